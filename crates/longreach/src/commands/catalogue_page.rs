@@ -4,14 +4,18 @@
 //! Descriptions come from the list of encodings, measured values from records. A test compares the
 //! committed page with the output of this module for the committed records.
 
+mod difference;
+
 use crate::commands::inspect;
 use crate::console;
 use crate::exit::{Exit, Failure};
-use posenc::{EncodingConfig, Facts, ModelShape, PositionsConfig, RopeScaling};
+use difference::{difference, is_default};
+use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
 use results::stats::{INTERVAL, half_width_95, mean};
 use results::{RunRecord, find_records};
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -24,11 +28,15 @@ const SHAPE: ModelShape = ModelShape {
 };
 const TRAIN_LEN: usize = 64;
 
-/// What was measured for one configuration: its name and, by test length, the perplexity of every
-/// seed.
+/// What was measured for one configuration: by test length, the perplexity of every seed.
 struct Measured {
-    name: String,
     kind: String,
+    /// The configuration that was trained, by its difference from the defaults.
+    trained: String,
+    /// The one that was tested, where it is another.
+    tested: Option<String>,
+    /// Whether what was tested is the kind with its defaults.
+    is_default: bool,
     perplexities: BTreeMap<usize, Vec<f64>>,
 }
 
@@ -94,62 +102,98 @@ pub fn page(records: &Path) -> Result<String, Failure> {
     found
         .records
         // A later evaluation may repeat rows of its run: its seed would count twice.
-        .retain(|record| record.evaluation_of.is_none());
+        // Nor is a run with half the steps a row.
+        .retain(|record| record.evaluation_of.is_none() && record.half_of.is_none());
     let measured = measured(&found.records);
-    let (near, far) = (TRAIN_LEN, 8 * TRAIN_LEN);
-    let mut out = String::new();
-    let seeds: std::collections::BTreeSet<u64> =
-        found.records.iter().map(|record| record.seed).collect();
-    let experiment = found
-        .records
-        .first()
-        .map_or("no experiment", |record| record.experiment.as_str());
+    let lengths = [TRAIN_LEN, 8 * TRAIN_LEN];
+    let mut out = introduction(&found.records, lengths);
+    for kind in EncodingConfig::KINDS {
+        summary_rows(&mut out, kind, &measured, lengths)?;
+    }
     let _ = write!(
         out,
+        "\nScalings of `rope`: {}. {}\n\nPositions, for every encoding: {}. {}\n",
+        quoted(RopeScaling::KINDS),
+        deviations(posenc::scaling::DEVIATIONS),
+        quoted(PositionsConfig::KINDS),
+        deviations(posenc::positions::DEVIATIONS),
+    );
+    for kind in EncodingConfig::KINDS {
+        section(&mut out, kind, &measured, lengths)?;
+    }
+    Ok(out)
+}
+
+/// The page up to the head of its first table.
+fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
+    let seeds: BTreeSet<u64> = records.iter().map(|record| record.seed).collect();
+    let experiment = records
+        .first()
+        .map_or("no experiment", |record| record.experiment.as_str());
+    let rates: BTreeSet<String> = records
+        .iter()
+        .filter_map(|record| Some(record.spec.get("train")?.get("lr")?.to_string()))
+        .collect();
+    let rates: Vec<String> = rates.into_iter().collect();
+    format!(
         "<!-- Written by `longreach catalogue`; a test compares. Do not edit. -->\n\n# Catalogue \
          of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
          pictures are those of a model of width {} with {} layers and {} heads, trained at {near} \
          tokens.\n\nPerplexities are those of the experiment `{experiment}`: byte text, trained \
          at {near} bytes and tested at {near} and at {far}, mean ± {INTERVAL}, {} seeds under one \
-         small budget. They order encodings at this size and say nothing about a large model. \
-         Where a kind was measured in several configurations the first table shows the one that \
-         is best at {near}; its own section shows all.\n\n| kind | what it does | hooks | \
-         perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
+         small budget and at a learning rate of {} for all, which was not chosen per encoding. \
+         They order encodings at this size, budget and rate and say nothing about a large model. \
+         A kind's row is its default configuration; rows below it are other configurations, named \
+         by their whole difference from the defaults. `-`: not measured, or no default to \
+         measure. A kind that only changes the test was measured on weights trained as another \
+         one, which its row names; its section has all that was tested so.\n\n| kind | what it \
+         does | hooks | perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
         SHAPE.d_model,
         SHAPE.n_layers,
         SHAPE.n_heads,
         seeds.len(),
-    );
-    for kind in EncodingConfig::KINDS {
-        let config = example(kind)?;
-        let best = of_kind(&measured, kind)
-            .filter(|m| m.at(near).is_some())
-            .min_by(|a, b| a.mean(near).total_cmp(&b.mean(near)));
-        let cell = |length| {
-            best.and_then(|m| m.at(length))
-                .unwrap_or_else(|| "-".to_owned())
-        };
-        let about = config.about();
-        let _ = writeln!(
-            out,
-            "| [`{kind}`](#{kind}) | {} | {} | {} | {} |",
-            escaped(about.summary),
-            config.facts(&SHAPE).hooks,
-            cell(near),
-            cell(far)
-        );
-    }
-    let _ = write!(
+        rates.join(" or "),
+    )
+}
+
+/// The kind with its defaults, and its other configurations that were trained.
+fn summary_rows(
+    out: &mut String,
+    kind: &str,
+    measured: &[Measured],
+    lengths: [usize; 2],
+) -> Result<(), Failure> {
+    let config = example(kind)?;
+    let trained = |m: &&Measured| m.tested.is_none();
+    let default = of_kind(measured, kind).filter(|m| m.is_default);
+    // Trained as it was tested, where there is such a row.
+    let default = default.min_by_key(|m| m.tested.is_some());
+    let [near, far] = cells(default, lengths);
+    let how = default.filter(|m| m.tested.is_some());
+    let how = how.map_or_else(String::new, |m| {
+        format!(", on weights trained as `{}`", m.trained)
+    });
+    let _ = writeln!(
         out,
-        "\nScalings of `rope`: {}. Positions, for every encoding: {}.\n",
-        quoted(RopeScaling::KINDS),
-        quoted(PositionsConfig::KINDS)
+        "| [`{kind}`](#{kind}) | {}{how} | {} | {near} | {far} |",
+        escaped(config.about().summary),
+        config.facts(&SHAPE).hooks,
     );
-    for kind in EncodingConfig::KINDS {
-        section(&mut out, kind, &measured, [near, far])?;
+    for row in of_kind(measured, kind)
+        .filter(trained)
+        .filter(|m| !m.is_default)
+    {
+        let [near, far] = cells(Some(row), lengths);
+        let _ = writeln!(out, "| `{}` | | | {near} | {far} |", row.trained);
     }
-    Ok(out)
+    Ok(())
+}
+
+/// `a`: ...; `b`: ...
+fn deviations(of: &[(&str, &str)]) -> String {
+    let each = of.iter().map(|(kind, text)| format!("`{kind}`: {text}."));
+    each.collect::<Vec<_>>().join(" ")
 }
 
 fn section(
@@ -175,6 +219,7 @@ fn section(
     let lines = [
         ("formula", format!("`{}`", about.formula)),
         ("source", about.source.to_owned()),
+        ("deviations", about.deviations.to_owned()),
         ("hooks", facts.hooks.to_string()),
         ("parameters", parameters(&facts)),
         (
@@ -197,21 +242,23 @@ fn section(
     if !rows.is_empty() {
         let _ = write!(
             out,
-            "\n| measured | perplexity at {} | at {} |\n|---|---|---|\n",
+            "\n| trained as | tested as | perplexity at {} | at {} |\n|---|---|---|---|\n",
             lengths[0], lengths[1]
         );
         for row in rows {
-            let cell = |length| row.at(length).unwrap_or_else(|| "-".to_owned());
-            let _ = writeln!(
-                out,
-                "| {} | {} | {} |",
-                escaped(&row.name),
-                cell(lengths[0]),
-                cell(lengths[1])
-            );
+            let tested = row.tested.as_ref();
+            let tested = tested.map_or_else(|| "the same".to_owned(), |name| format!("`{name}`"));
+            let [near, far] = cells(Some(row), lengths);
+            let _ = writeln!(out, "| `{}` | {tested} | {near} | {far} |", row.trained);
         }
     }
     Ok(())
+}
+
+/// What was measured at the two lengths.
+fn cells(row: Option<&Measured>, lengths: [usize; 2]) -> [String; 2] {
+    let cell = |length| row.and_then(|m| m.at(length));
+    lengths.map(|length| cell(length).unwrap_or_else(|| "-".to_owned()))
 }
 
 /// What the kind does to the logits. Tables that start near 0 are drawn wide, since a picture of
@@ -242,13 +289,6 @@ fn of_kind<'a>(measured: &'a [Measured], kind: &'a str) -> impl Iterator<Item = 
 }
 
 impl Measured {
-    fn mean(&self, length: usize) -> f64 {
-        self.perplexities
-            .get(&length)
-            .and_then(|values| mean(values))
-            .unwrap_or(f64::INFINITY)
-    }
-
     fn at(&self, length: usize) -> Option<String> {
         let values = self.perplexities.get(&length)?;
         let interval =
@@ -257,76 +297,87 @@ impl Measured {
     }
 }
 
-/// Every configuration of the records with its variants, trained ones first, in the order of their
-/// names.
+/// Every configuration of the records with its variants: those with all their defaults first, then
+/// those that were trained, in the order of their names.
 fn measured(records: &[RunRecord]) -> Vec<Measured> {
-    let mut all: BTreeMap<(String, String), Measured> = BTreeMap::new();
-    for record in records {
-        let label = record
-            .labels
-            .iter()
-            .map(|label| label.text.as_str())
-            .collect::<Vec<_>>()
-            .join(", ");
-        for row in record
-            .evals
-            .iter()
-            .filter(|row| row.status == EvalStatus::Ok)
-        {
-            let Some(loss) = row.metrics.get("loss_nats") else {
-                continue;
-            };
-            let trained = row.variant == crate::plan::spec::TRAINED;
-            let name = if trained {
-                label.clone()
-            } else {
-                format!("{label} + {}", row.variant)
-            };
-            // The empty text sorts the trained encoding before its variants.
-            let entry = all.entry((
-                label.clone(),
-                if trained {
-                    String::new()
-                } else {
-                    row.variant.clone()
-                },
-            ));
-            let kind = || kind_of(record, &row.variant).unwrap_or_default();
-            let measured = entry.or_insert_with(|| Measured {
-                name,
-                kind: kind(),
-                perplexities: BTreeMap::new(),
-            });
-            measured
-                .perplexities
-                .entry(row.test_len)
-                .or_default()
-                // Perplexity is exp of the loss in nats.
-                .push(loss.value.exp());
-        }
+    let mut all: BTreeMap<(bool, bool, String, Option<String>), Measured> = BTreeMap::new();
+    let rows = records
+        .iter()
+        .flat_map(|record| record.evals.iter().map(move |row| (record, row)))
+        .filter(|(_, row)| row.status == EvalStatus::Ok);
+    for (record, row) in rows {
+        let Some(loss) = row.metrics.get("loss_nats") else {
+            continue;
+        };
+        let Some(of) = variant(record, &row.variant) else {
+            continue;
+        };
+        let key = (
+            !of.is_default,
+            of.tested.is_some(),
+            of.trained.clone(),
+            of.tested.clone(),
+        );
+        let of = all.entry(key).or_insert(of);
+        // Perplexity is exp of the loss in nats.
+        let perplexities = of.perplexities.entry(row.test_len).or_default();
+        perplexities.push(loss.value.exp());
     }
     all.into_values().collect()
 }
 
-/// The kind a row was evaluated under. A stack that adds a mask to what was trained counts as the
-/// mask.
-fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
-    let variants = record.spec.get("eval")?.get("variants")?.as_array()?;
-    let spec = variants
-        .iter()
-        .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
+/// The configuration that a variant of a record was tested under, without its numbers.
+fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
+    let eval = record.spec.get("eval")?;
+    let named = |name: &str| {
+        let variants = eval.get("variants")?.as_array()?;
+        let is = |spec: &&Value| spec.get("name").and_then(Value::as_str) == Some(name);
+        variants.iter().find(is)
+    };
+    let test_lens = eval.get("test_lens")?.as_array()?.iter();
+    let test_lens: Vec<usize> = test_lens
+        .filter_map(|l| Some(l.as_u64()? as usize))
+        .collect();
+    let lengths = |test_len| Lengths {
+        train_len: record.task.train_len,
+        test_len,
+    };
     // A variant has one encoding per test length, all of one kind.
-    let encoding = spec.get("pe")?.get(0)?;
-    let kind = encoding.get("kind")?.as_str()?;
+    let difference = |spec: &Value| {
+        let each = test_lens.iter().zip(spec.get("pe")?.as_array()?);
+        let each: Vec<(Lengths, &Value)> = each.map(|(len, pe)| (lengths(*len), pe)).collect();
+        difference(&each)
+    };
+    let trained = difference(named(crate::plan::spec::TRAINED)?)?;
+    let spec = named(name)?;
+    let mut tested = difference(spec)?;
+    let positions = spec
+        .get("positions")
+        .and_then(|p| p.get(0)?.get("kind")?.as_str());
+    if let Some(positions) = positions {
+        let _ = write!(tested, ", positions={positions}");
+    }
+    let pe = part_that_counts(record, name, spec.get("pe")?.get(0)?)?;
+    Some(Measured {
+        kind: pe.get("kind")?.as_str()?.to_owned(),
+        is_default: positions.is_none() && is_default(&lengths(*test_lens.first()?), &pe),
+        tested: (name != crate::plan::spec::TRAINED).then_some(tested),
+        trained,
+        perplexities: BTreeMap::new(),
+    })
+}
+
+/// The encoding that a row is of: of a stack that adds a mask to what was trained, the mask.
+fn part_that_counts(record: &RunRecord, variant: &str, encoding: &Value) -> Option<Value> {
     let config: EncodingConfig = serde_json::from_value(encoding.clone()).ok()?;
     if let Some(parts) = config.stacked_parts()
         && variant != crate::plan::spec::TRAINED
     {
         let trained = record.spec.get("model")?.get("pe")?.get("kind")?.as_str()?;
-        let mut kinds = parts.iter().map(EncodingConfig::kind);
-        return kinds.find(|kind| *kind != trained).map(str::to_owned);
+        let part = parts.iter().find(|part| part.kind() != trained)?;
+        return serde_json::to_value(part).ok();
     }
-    Some(kind.to_owned())
+    Some(encoding.clone())
 }
 
 fn parameters(facts: &Facts) -> String {
