@@ -165,6 +165,7 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
     let mut encoding: EncodingConfig = serde_json::from_str(&table)?;
     encoding.resolve(&Lengths {
         train_len: args.seq_len,
+        trained_len: args.seq_len,
         test_len: args.seq_len,
     });
     Ok(serde_json::from_value(json!({

@@ -21,6 +21,10 @@ pub struct ModelShape {
 pub struct Lengths {
     /// Longest sequence trained on.
     pub train_len: usize,
+    /// Length trained on before the encoding came in, which the lengths of scalings mean where they
+    /// are left out: [`train_len`](Self::train_len), except for an encoding that a later stage of a
+    /// training brings in, or a training that starts from the weights of another run.
+    pub trained_len: usize,
     /// Sequence length the encoding is about to be used at.
     pub test_len: usize,
 }

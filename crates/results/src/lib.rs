@@ -18,6 +18,7 @@
 //! store/        reading, searching and writing records
 //! compare/      two sets of records, equal or within a tolerance
 //! export/       records as Parquet and TensorBoard files
+//! scaling.rs    scalings that a test-time variant replaces
 //! seal.rs       the seal of a record
 //! selected.rs   what a choice of [select] says
 //! metric.rs     the metric registry
@@ -47,6 +48,7 @@ pub mod plot;
 mod range;
 pub mod record;
 mod report;
+pub mod scaling;
 mod seal;
 mod selected;
 mod spec;

@@ -208,6 +208,7 @@ fn section(
         .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     config.resolve(&posenc::Lengths {
         train_len: TRAIN_LEN,
+        trained_len: TRAIN_LEN,
         test_len: TRAIN_LEN,
     });
     let (about, facts) = (config.about(), config.facts(&SHAPE));

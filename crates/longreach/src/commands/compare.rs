@@ -1,6 +1,6 @@
 //! `longreach compare`: sets of records side by side, and whether they agree.
 
-use crate::commands::records::exist;
+use crate::commands::records::{exist, tell_unsealed};
 use crate::console;
 use crate::exit::{Exit, Failure};
 use results::compare::{Closeness, Comparison};
@@ -179,6 +179,7 @@ fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {
         let message = format!("{} holds no record", root.display());
         return Err(Failure::input(message));
     }
+    tell_unsealed(&found.records);
     Ok(found.records)
 }
 

@@ -64,6 +64,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let Lengths {
         train_len,
         test_len: seq_len,
+        ..
     } = subject.lengths;
     let model = Model {
         d_model,
@@ -102,6 +103,7 @@ pub fn response_svg(
 ) -> Result<String, Failure> {
     let lengths = Lengths {
         train_len,
+        trained_len: train_len,
         test_len: train_len,
     };
     config.resolve(&lengths);

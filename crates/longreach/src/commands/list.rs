@@ -179,6 +179,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths {
         train_len: 64,
+        trained_len: 64,
         test_len: 64,
     });
     let Facts {

@@ -280,6 +280,7 @@ impl Chosen<'_> {
         example.is_some_and(|mut config| {
             config.resolve(&posenc::Lengths {
                 train_len: 16,
+                trained_len: 16,
                 test_len: 16,
             });
             let shape = ModelShape {

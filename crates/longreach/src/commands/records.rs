@@ -3,7 +3,7 @@
 use crate::cluster::directory::experiment_of;
 use crate::console;
 use crate::exit::Failure;
-use crate::run_dir::integrity::{directory_notes, integrity_notes};
+use crate::run_dir::integrity::{directory_notes, integrity_notes, unsealed_note};
 use crate::run_dir::survey;
 use crate::units::count;
 use results::store::find_records_within;
@@ -26,7 +26,11 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     // Of a submitted sweep, the experiment that its tasks write.
     let roots: Vec<PathBuf> = roots.iter().map(|root| experiment_of(root)).collect();
     let depth = survey::depth(&roots, recursive)?;
-    find_records_within(&roots, depth).map_err(|error| {
+    let found = find_records_within(&roots, depth);
+    if let Ok(found) = &found {
+        tell_unsealed(&found.records);
+    }
+    found.map_err(|error| {
         // If two records of a run disagree, one may have been edited.
         if let StoreError::Conflicts(conflicts) = &error {
             let places = conflicts.iter().flat_map(|conflict| &conflict.places);
@@ -41,6 +45,11 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
         }
         Failure::input(error)
     })
+}
+
+/// Prints how many records have no seal, if any.
+pub fn tell_unsealed(records: &[RunRecord]) {
+    console::notes(&unsealed_note(records).into_iter().collect::<Vec<_>>());
 }
 
 /// Numbers of runs and of later evaluations, by experiment.

@@ -4,7 +4,9 @@ mod again;
 mod links;
 
 use crate::cluster::directory::experiment_of;
-use crate::commands::records::{by_experiment, edit_notes, find, print_sources, read_and_left_out};
+use crate::commands::records::{
+    by_experiment, edit_notes, find, print_sources, read_and_left_out, tell_unsealed,
+};
 use crate::config::claims;
 use crate::console;
 use crate::exit::{Exit, Failure};
@@ -242,6 +244,7 @@ pub fn of_sweep(
         config.label(&mut evaluations);
         all.extend(evaluations);
     }
+    tell_unsealed(&all);
     let notes = edit_notes(
         &all,
         all.iter().map(|record| experiment.join(&record.run_id)),

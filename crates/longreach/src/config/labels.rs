@@ -1,6 +1,7 @@
 //! Labels of an axis's values: as short as possible while distinct.
 
 use super::value::{float_text, quoted};
+use schema::text::shorten;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use toml::{Table, Value};
 
@@ -80,6 +81,8 @@ pub(super) fn label(values: &[Value]) -> Vec<String> {
         (_, Value::String(word)) => quoted(word),
         (_, other) => inline(other),
     };
+    let mut texts: Vec<String> = texts.iter().zip(values).map(unique).collect();
+    shown_apart(&mut texts, values);
     // What still falls together gets the number of its value.
     let mut taken = HashSet::new();
     let distinct = |(i, text): (usize, String)| {
@@ -91,13 +94,73 @@ pub(super) fn label(values: &[Value]) -> Vec<String> {
         taken.insert(text.clone());
         text
     };
-    texts
-        .iter()
-        .zip(values)
-        .map(unique)
-        .enumerate()
-        .map(distinct)
-        .collect()
+    texts.into_iter().enumerate().map(distinct).collect()
+}
+
+/// Characters of a label that a report shows.
+const SHOWN: usize = 80;
+
+/// Labels that a report cuts to the same text are written by what differs: elements that all lists
+/// have in one place become `…`.
+fn shown_apart(texts: &mut [String], values: &[Value]) {
+    let mut by_cut: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, text) in texts.iter().enumerate() {
+        by_cut.entry(shorten(text, SHOWN)).or_default().push(index);
+    }
+    for alike in by_cut.into_values().filter(|alike| alike.len() > 1) {
+        let of: Vec<&Value> = alike.iter().map(|index| &values[*index]).collect();
+        for index in alike {
+            texts[index] = differing(&values[index], &of);
+        }
+    }
+}
+
+/// A value by what differs among values in its place.
+fn differing(value: &Value, all: &[&Value]) -> String {
+    let is_shared = |of: &dyn Fn(&Value) -> Option<Value>| {
+        let mut found = all.iter().map(|other| of(other));
+        let first = found.next().flatten();
+        first
+            .is_some_and(|first| found.all(|other| other.is_some_and(|other| same(&first, &other))))
+    };
+    let below = |of: &dyn Fn(&Value) -> Option<Value>, own: &Value| {
+        let others: Vec<Value> = all.iter().filter_map(|other| of(other)).collect();
+        differing(own, &others.iter().collect::<Vec<_>>())
+    };
+    match value {
+        Value::Table(table) => {
+            let kind = kind_of(table);
+            let keys = table
+                .iter()
+                .filter(|(key, _)| kind.is_none() || *key != "kind");
+            let shown = keys.filter_map(|(key, own)| {
+                let of = |other: &Value| other.get(key).cloned();
+                (!is_shared(&of)).then(|| format!("{key}={}", below(&of, own)))
+            });
+            let list = shown.collect::<Vec<_>>().join(", ");
+            match kind {
+                Some(kind) if list.is_empty() => kind.to_owned(),
+                Some(kind) => format!("{kind}({list})"),
+                None => format!("{{{list}}}"),
+            }
+        }
+        Value::Array(array) => {
+            let is_list = |other: &&Value| other.as_array().map(Vec::len) == Some(array.len());
+            if !all.iter().all(|other| is_list(&other)) {
+                return plain(value);
+            }
+            let shown = array.iter().enumerate().map(|(at, own)| {
+                let of = |other: &Value| other.as_array()?.get(at).cloned();
+                if is_shared(&of) {
+                    "…".to_owned()
+                } else {
+                    below(&of, own)
+                }
+            });
+            format!("[{}]", shown.collect::<Vec<_>>().join(", "))
+        }
+        other => plain(other),
+    }
 }
 
 fn kind_of(table: &Table) -> Option<&str> {
@@ -160,5 +223,67 @@ fn inline(value: &Value) -> String {
             array.iter().map(plain).collect::<Vec<_>>().join(", ")
         ),
         Value::Table(table) => tagged(table, |_| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An encoding by layer whose parts stand in the middle of a long name.
+    fn by_layer(middle: &str, pattern: &str) -> Value {
+        let part = "{ kind = \"stack\", parts = [{ kind = \"rope\", base = 12345 }, { kind = \
+                    \"window\", size = 16 }] }";
+        let text = format!(
+            "value = {{ kind = \"by_layer\", parts = [{part}, {{ kind = \"{middle}\" }}, {part}], \
+             pattern = {pattern} }}"
+        );
+        text.parse::<Table>().unwrap().remove("value").unwrap()
+    }
+
+    #[test]
+    fn two_encodings_by_layer_have_two_names_that_a_report_shows() {
+        let all = ["[0, 1, 2]", "[0, 1, 2]", "[0, 2, 1]", "[1, 0, 2, 2]"];
+        let middles = ["nope", "alibi", "nope", "nope"];
+        let values: Vec<Value> = middles
+            .iter()
+            .zip(all)
+            .map(|(middle, pattern)| by_layer(middle, pattern))
+            .collect();
+        // Every subset of at least two: what is common to an axis is left out of its names.
+        for subset in 0..1_u32 << values.len() {
+            let chosen: Vec<Value> = (0..values.len())
+                .filter(|at| subset & (1 << at) != 0)
+                .map(|at| values[at].clone())
+                .collect();
+            let names = label(&chosen);
+            let shown: BTreeSet<String> = names.iter().map(|name| shorten(name, SHOWN)).collect();
+            assert_eq!(shown.len(), chosen.len(), "{names:?}");
+        }
+        // Two that differ in the middle of their parts alone: the others are left out.
+        let names = label(&values[..2]);
+        let expected = [
+            "by_layer(parts=[…, nope, …])",
+            "by_layer(parts=[…, alibi, …])",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn names_that_differ_where_they_are_shown_stay_whole() {
+        let short = |pattern: &str| {
+            let text = format!(
+                "value = {{ kind = \"by_layer\", parts = [{{ kind = \"rope\" }}, {{ kind = \
+                 \"nope\" }}], pattern = {pattern} }}"
+            );
+            text.parse::<Table>().unwrap().remove("value").unwrap()
+        };
+        let names = label(&[short("[0, 1]"), short("[1, 0]")]);
+        assert_eq!(
+            names,
+            ["by_layer(pattern=[0, 1])", "by_layer(pattern=[1, 0])"]
+        );
+        let names = label(&[short("[0, 1]")]);
+        assert_eq!(names, ["by_layer"]);
     }
 }

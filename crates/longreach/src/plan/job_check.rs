@@ -48,7 +48,7 @@ impl Written {
     /// The first value that no configuration can have or give.
     pub fn check(&self, job: &Job, task: &dyn Task) -> Result<(), Diagnostic> {
         let (cell, written) = (&self.cell, &self.experiment);
-        let Described { train, model, .. } = describe(cell, written, task)?;
+        let Described { train, model, .. } = describe(cell, written, task, None)?;
         let spec = RunSpec {
             model,
             train: TrainSpec {
@@ -118,6 +118,7 @@ impl Written {
                 };
                 let asked = Asked {
                     base: encoding.clone(),
+                    before: None,
                     add: None,
                     added: Vec::new(),
                     positions: variant.positions.get(index).cloned(),

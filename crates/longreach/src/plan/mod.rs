@@ -36,6 +36,7 @@
 //! together.rs      which runs may be trained together
 //! ```
 
+mod before;
 mod check;
 pub mod coordinates;
 pub mod cost;

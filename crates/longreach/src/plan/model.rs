@@ -1,5 +1,6 @@
 //! `[model]`: its keys as written, and what they make: sizes, the encoding, and where tokens stand.
 
+use super::before::Before;
 use super::coordinates::{Coordinates, check_coordinates, check_shift};
 use super::ranges::{refused, whole};
 use super::spec::{ModelSpec, TrainSpec};
@@ -65,10 +66,17 @@ fn default_embedding_std() -> f64 {
     0.02
 }
 
-/// The lengths that defaults of an encoding depend on, in tokens.
-pub(super) fn lengths(train: &TrainSpec, task: &dyn Task, test_len: usize) -> Lengths {
+/// The lengths that defaults of an encoding depend on, in tokens. `before`: the length trained on
+/// before the encoding came in.
+pub(super) fn lengths(
+    train: &TrainSpec,
+    task: &dyn Task,
+    test_len: usize,
+    before: usize,
+) -> Lengths {
     Lengths {
         train_len: train.seq_len,
+        trained_len: before,
         test_len: task.seq_len(test_len),
     }
 }
@@ -85,13 +93,13 @@ pub(super) fn resolve(
     written: &ModelSection,
     (pe_key, pe): &(String, EncodingConfig),
     transformer: TransformerConfig,
-    train: &TrainSpec,
+    (train, before): (&TrainSpec, &Before<'_>),
     task: &dyn Task,
     test_lens: &[usize],
 ) -> Result<ModelSpec, Diagnostic> {
-    let lengths = lengths(train, task, train.train_len);
+    let lengths = |before: usize| lengths(train, task, train.train_len, before);
     let mut pe = pe.clone();
-    pe.resolve(&lengths);
+    pe.resolve(&lengths(before.encoding(&pe)));
     let shape = transformer.shape();
     pe.check(&shape)
         .map_err(|error| refused(cell, pe_key, &error))?;
@@ -100,7 +108,8 @@ pub(super) fn resolve(
         .check_encoding(&facts)
         .map_err(|error| refused(cell, "model", &error))?;
     let mut positions = written.positions.clone();
-    positions.resolve(&lengths, longest_test(task, test_lens));
+    let since = before.positions(&positions);
+    positions.resolve(&lengths(since), longest_test(task, test_lens));
     check_positions(&positions, &facts, &transformer, train.seq_len)
         .map_err(|error| refused(cell, "model.positions", &error))?;
     check_coordinates(written.coordinates, &positions, &facts, task)

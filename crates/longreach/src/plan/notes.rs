@@ -6,12 +6,16 @@ use super::spec::{RunSpec, TRAINED, VariantSpec};
 use super::variants::{dropped, dropped_note, keeping, leaves};
 use crate::run::evaluate::unsupported;
 use posenc::{EncodingConfig, ModelShape};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tasks::Task;
 
-/// Trained kinds that variants evaluate without, by variant and how to keep them.
+/// Trained kinds that variants evaluate without, by variant and how to keep them; and variants that
+/// replace a scaling that was trained.
 #[derive(Default)]
-pub(super) struct Dropped(BTreeMap<(String, Option<String>), Vec<&'static str>>);
+pub(super) struct Dropped(
+    BTreeMap<(String, Option<String>), Vec<&'static str>>,
+    BTreeSet<String>,
+);
 
 impl Dropped {
     /// Notes what one variant evaluates without.
@@ -22,6 +26,10 @@ impl Dropped {
         encoding: &EncodingConfig,
         shape: &ModelShape,
     ) {
+        let json = |pe: &EncodingConfig| serde_json::to_value(pe).unwrap_or_default();
+        let replaced = results::scaling::replaced(&json(trained), &json(encoding));
+        self.1
+            .extend(replaced.map(|how| format!("variant `{}`: {how}", variant.name)));
         let kinds = dropped(&variant.set, trained, encoding, shape);
         if kinds.is_empty() {
             return;
@@ -41,6 +49,7 @@ impl Dropped {
         let texts = self.0.iter();
         texts
             .map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref()))
+            .chain(self.1.iter().cloned())
             .collect()
     }
 }

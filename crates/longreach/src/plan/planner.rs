@@ -14,6 +14,7 @@ use super::surroundings::Surroundings;
 use super::task::task_refused;
 use super::variant_rules::Trained;
 use super::variation::Variants;
+use super::warm_start;
 use crate::config::axes::{Cell, Choices, expand};
 use crate::config::claims;
 use crate::config::diagnostic::{Diagnostic, Place};
@@ -156,7 +157,7 @@ pub(super) struct Planner {
     evaluations: usize,
     /// Trained kinds that variants evaluate without.
     dropped: Dropped,
-    /// Where runs have no value, each note once.
+    /// What lengths that are left out mean, and where runs have no value; each note once.
     pub(super) unsupported: Vec<String>,
 }
 
@@ -226,14 +227,23 @@ impl Planner {
         task: &'a dyn Task,
         plan: &mut Plan,
     ) -> Result<Resolved<'a>, Diagnostic> {
+        let start = warm_start::start(cell, written, &self.directory)?;
         let Described {
             train,
             model,
             parameters,
-        } = describe(cell, written, task)?;
+            before,
+            notes,
+        } = describe(cell, written, task, start.as_ref())?;
+        for note in notes {
+            if !self.unsupported.contains(&note) {
+                self.unsupported.push(note);
+            }
+        }
         let test_lens = &written.eval.test_lens;
         let variants = Variants {
             cell,
+            before,
             trained: Trained {
                 model: &model,
                 train: &train,

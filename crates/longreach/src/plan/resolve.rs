@@ -1,6 +1,7 @@
 //! Training and model of a cell, checked and resolved: the same rules for a configuration and for a
 //! job that is read back as one.
 
+use super::before::{Before, Start};
 use super::model;
 use super::ranges::refused;
 use super::sections::Experiment;
@@ -18,9 +19,13 @@ pub(super) struct Described {
     pub(super) model: ModelSpec,
     /// Trainable numbers of the model.
     pub(super) parameters: u64,
+    /// The length trained on before the encoding of the model came in, in tokens.
+    pub(super) before: usize,
+    /// What lengths that are left out mean, where a reader may think otherwise.
+    pub(super) notes: Vec<String>,
 }
 
-/// Resolves a cell.
+/// Resolves a cell. `start`: the run whose weights its training starts from.
 ///
 /// # Errors
 ///
@@ -29,6 +34,7 @@ pub(super) fn describe(
     cell: &Cell,
     written: &Experiment,
     task: &dyn Task,
+    start: Option<&Start>,
 ) -> Result<Described, Diagnostic> {
     let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
     model::check_sees_no_answer(cell, &transformer, task)?;
@@ -39,19 +45,23 @@ pub(super) fn describe(
     during.map_err(|error| refused(cell, "eval", &error))?;
     let test_lens = &written.eval.test_lens;
     let pe = stages::last_encoding(cell, written);
+    let before = Before::new(&train, &written.model.pe, start);
     let model = model::resolve(
         cell,
         &written.model,
         &pe,
         transformer,
-        &train,
+        (&train, &before),
         task,
         test_lens,
     )?;
     check_padding(cell, train.length, &model)?;
     let parameters = model::check_parameters(cell, &model)?;
-    stages::resolve(cell, &mut train, &written.model.pe, &model, task, test_lens)?;
+    let whole = (&mut train, &before);
+    stages::resolve(cell, whole, &written.model.pe, &model, task, test_lens)?;
     Ok(Described {
+        before: before.encoding(&pe.1),
+        notes: before.notes(),
         train,
         model,
         parameters,

@@ -1,6 +1,7 @@
 //! Positions and encodings of the stages of a training: defaults filled in, checked against the
 //! model, and which encoding a step trains.
 
+use super::before::Before;
 use super::coordinates::{check_coordinates, check_shift};
 use super::model::{check_parameters, check_positions, check_reach, lengths, longest_test};
 use super::ranges::refused;
@@ -46,20 +47,24 @@ pub(super) fn last_encoding(cell: &Cell, written: &Experiment) -> (String, Encod
 /// The first that does not fit the model, the task, or a stage, at its key.
 pub(super) fn resolve(
     cell: &Cell,
-    train: &mut TrainSpec,
+    (train, before): (&mut TrainSpec, &Before<'_>),
     written: &EncodingConfig,
     model: &ModelSpec,
     task: &dyn Task,
     test_lens: &[usize],
 ) -> Result<(), Diagnostic> {
-    let lengths = lengths(train, task, train.train_len);
+    let of_training = lengths(train, task, train.train_len, train.seq_len);
+    let lengths = |before: usize| posenc::Lengths {
+        trained_len: before,
+        ..of_training
+    };
     let longest = longest_test(task, test_lens);
     for (index, stage) in train.stages.iter_mut().enumerate() {
         let (key, mut pe) = match stage.pe.take() {
             Some(pe) => (format!("train.stages.{index}.pe"), pe),
             None => ("model.pe".to_owned(), written.clone()),
         };
-        pe.resolve(&lengths);
+        pe.resolve(&lengths(before.encoding(&pe)));
         let of_stage = ModelSpec {
             pe,
             ..model.clone()
@@ -70,7 +75,8 @@ pub(super) fn resolve(
             stage.pe = Some(of_stage.pe.clone());
         }
         if let Some(positions) = &mut stage.positions {
-            positions.resolve(&lengths, longest);
+            let since = before.positions(positions);
+            positions.resolve(&lengths(since), longest);
         }
         if stage.pe.is_some() || stage.positions.is_some() {
             check_stage(cell, index, &key, stage, &of_stage, task)?;

@@ -26,6 +26,9 @@ pub struct Trained<'a> {
 pub struct Asked {
     /// The trained encoding, changed or replaced.
     pub base: EncodingConfig,
+    /// What lengths that are left out of `base` mean, in tokens, where it has them from training;
+    /// the training length otherwise.
+    pub before: Option<usize>,
     /// What to stack on it, as written.
     pub add: Option<Value>,
     /// The same, read.
@@ -72,6 +75,7 @@ impl Trained<'_> {
     fn encoding(&self, asked: Asked, test_len: usize) -> Result<EncodingConfig, Refusal> {
         let Asked {
             mut base,
+            before,
             add,
             mut added,
             positions: given,
@@ -81,11 +85,13 @@ impl Trained<'_> {
             positions,
             coordinates,
             coordinate_shift: _,
-            pe: trained,
+            pe,
         } = self.model;
         let shape = transformer.shape();
-        let lengths = lengths(self.train, self.task, test_len);
-        base.resolve(&lengths);
+        let trained = self.train.seq_len;
+        let lengths = |before: usize| lengths(self.train, self.task, test_len, before);
+        base.resolve(&lengths(before.unwrap_or(trained)));
+        let lengths = lengths(trained);
         base.check(&shape).map_err(Refusal::Set)?;
         if let Some(add) = &add {
             added.iter_mut().for_each(|one| one.resolve(&lengths));
@@ -100,7 +106,7 @@ impl Trained<'_> {
                 .map_err(|error| Refusal::Model(error.within("positions")))?;
         }
         check_coordinates(*coordinates, positions, &facts, self.task).map_err(Refusal::Model)?;
-        let missing = untrained(trained, &encoding, &shape);
+        let missing = untrained(pe, &encoding, &shape);
         if missing.is_empty() {
             Ok(encoding)
         } else {
@@ -118,7 +124,8 @@ impl Trained<'_> {
             return Ok(None);
         };
         let longest = longest_test(self.task, self.test_lens);
-        positions.resolve(&lengths(self.train, self.task, test_len), longest);
+        let lengths = lengths(self.train, self.task, test_len, self.train.seq_len);
+        positions.resolve(&lengths, longest);
         let transformer = &self.model.transformer;
         let facts = encoding.facts(&transformer.shape());
         // Length 1 for the same reason as in `encoding`.

@@ -150,6 +150,7 @@ fn additive(base: &posenc::Facts) -> String {
     };
     let lengths = Lengths {
         train_len: 64,
+        trained_len: 64,
         test_len: 64,
     };
     let fits = |kind: &&str| {

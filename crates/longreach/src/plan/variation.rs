@@ -21,6 +21,8 @@ const MAX_VARIANTS: usize = 100;
 /// The variants of a cell's runs.
 pub(super) struct Variants<'a> {
     pub(super) cell: &'a Cell,
+    /// The length trained on before the trained encoding came in, in tokens.
+    pub(super) before: usize,
     pub(super) trained: Trained<'a>,
 }
 
@@ -65,8 +67,8 @@ impl Variants<'_> {
                 dropped.note(
                     section,
                     &self.trained.model.pe,
-                    // Kinds do not change with the length, so the first length stands for all.
-                    &spec.pe[0],
+                    // Kinds do not change with the length, and at the longest every scaling acts.
+                    &spec.pe[spec.pe.len() - 1],
                     &self.trained.model.transformer.shape(),
                 );
                 variants.push(spec);
@@ -124,8 +126,13 @@ impl Variants<'_> {
                 set_refused(self.cell, &key, section, pe, kind, &problem)
             })?
         };
+        // What is left out of a new scaling means all that was trained on.
+        let is_new = ["kind", "scaling"]
+            .iter()
+            .any(|key| section.set.contains_key(*key));
         let asked = Asked {
             base,
+            before: (!is_new).then_some(self.before),
             add: section.add.clone(),
             added: additions_of(self.cell, key, section)?,
             positions: section.positions.clone(),

@@ -1,5 +1,6 @@
 //! `train.start_from`: the run whose weights a training starts from.
 
+use super::before::Start;
 use super::sections::Experiment;
 use super::spec::{Job, ModelSpec, WarmStart};
 use crate::config::axes::Cell;
@@ -17,6 +18,42 @@ pub(super) struct FoundStart {
     pub(super) directory: PathBuf,
     /// The method it is a seed of, for the record.
     pub(super) method: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What defaults need of the runs that a training starts from: one for each seed, all of one length
+/// and one encoding.
+pub(super) fn start(
+    cell: &Cell,
+    written: &Experiment,
+    directory: &Path,
+) -> Result<Option<Start>, Diagnostic> {
+    let Some(place) = &written.train.start_from else {
+        return Ok(None);
+    };
+    let mut found: Option<Start> = None;
+    for seed in &written.seeds {
+        let (_, Job { spec, .. }, _) = recorded_run(cell, &directory.join(place), *seed)?;
+        let own = Start {
+            seq_len: spec.train.seq_len,
+            pe: spec.model.pe,
+        };
+        match &found {
+            Some(first) if *first != own => {
+                let problem = format!(
+                    "leads to runs that differ in more than the seed: trained on {} and {} tokens, \
+                     under `{}` and `{}`",
+                    first.seq_len,
+                    own.seq_len,
+                    first.pe.kind(),
+                    own.pe.kind()
+                );
+                let help = "name a directory with runs of one method";
+                return Err(refuse(cell, &problem, "seeds of one method", help));
+            }
+            _ => found = Some(own),
+        }
+    }
+    Ok(found)
 }
 
 /// The run below `train.start_from` that was trained with this seed and a model of the same shape.

@@ -3,6 +3,7 @@
 
 use crate::plan::spec::RunSpec;
 use crate::run_dir::files::RECORD_FILE;
+use crate::units::count;
 use results::RunRecord;
 use schema::text::excerpt;
 use std::collections::BTreeSet;
@@ -35,6 +36,21 @@ pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
         &broken.collect::<Vec<_>>(),
     );
     contradictions.into_iter().chain(broken).collect()
+}
+
+/// A note on records without a seal: how many of how many.
+pub fn unsealed_note(records: &[RunRecord]) -> Option<String> {
+    let unsealed = records
+        .iter()
+        .filter(|record| record.seal.is_none())
+        .count();
+    (unsealed > 0).then(|| {
+        format!(
+            "{unsealed} of {} without a seal: they are of a version before seals, or the seal was \
+             removed; an edit would not show",
+            count(records.len(), "record")
+        )
+    })
 }
 
 /// The contradiction in a record.

@@ -67,7 +67,16 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
             RunStatus::Diverged => RunState::Diverged,
         };
         let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
-        let note = record.diverged.clone().map(note).or_else(copied);
+        let unsealed = record
+            .seal
+            .is_none()
+            .then(|| "its record has no seal".to_owned());
+        let note = record
+            .diverged
+            .clone()
+            .map(note)
+            .or_else(copied)
+            .or(unsealed);
         return (state, steps, note);
     }
     // A run that is held is running, whatever an earlier process left behind.

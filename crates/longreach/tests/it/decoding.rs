@@ -34,6 +34,7 @@ fn encoding(value: Value) -> EncodingConfig {
     let mut encoding: EncodingConfig = serde_json::from_value(value).unwrap();
     encoding.resolve(&Lengths {
         train_len: 8,
+        trained_len: 8,
         test_len: 64,
     });
     encoding

@@ -4,6 +4,7 @@
 mod common;
 
 mod bad_input;
+mod before;
 mod byte_pairs;
 mod carried;
 mod catalogue;

@@ -389,6 +389,53 @@ fn a_seal_goes_with_the_record_into_a_file_of_many() {
 }
 
 #[test]
+fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
+    let (scratch, run) = one();
+    let path = run.join("record.json");
+    let whole = read(&path);
+    // Half the loss, with the seal and without.
+    let mut halved = whole.clone();
+    let value = &mut metric(&mut halved, "loss_nats")["value"];
+    *value = json!(value.as_f64().unwrap() / 2.0);
+    write(&path, &halved);
+    let refused = command("eval", &run, &["--lengths", "6"]);
+    exits(&refused, 3);
+    let said = stderr(&refused);
+    assert!(said.contains("does not match its seal"), "{said}");
+    assert!(!run.join("evals").exists());
+    halved.as_object_mut().unwrap().remove("seal").unwrap();
+    write(&path, &halved);
+    let scored = command("eval", &run, &["--lengths", "6"]);
+    exits(&scored, 0);
+    assert!(
+        stderr(&scored).contains("has no seal"),
+        "{}",
+        stderr(&scored)
+    );
+    std::fs::remove_dir_all(run.join("evals")).unwrap();
+    let out = scratch.directory.path().join("out");
+    let out = out.to_str().unwrap();
+    let said = "1 of 1 record without a seal";
+    for (name, arguments) in [
+        ("report", ["--out", out]),
+        ("gather", ["--out", "/dev/null"]),
+    ] {
+        let read = command(name, &scratch.runs(), &arguments);
+        exits(&read, 0);
+        assert!(stderr(&read).contains(said), "{name}: {}", stderr(&read));
+    }
+    let again = scratch.longreach("run", &ONE);
+    exits(&again, 0);
+    assert!(stderr(&again).contains(said), "{}", stderr(&again));
+    let status = command("status", &scratch.runs(), &[]);
+    assert!(
+        stdout(&status).contains("has no seal"),
+        "{}",
+        stdout(&status)
+    );
+}
+
+#[test]
 fn eval_refuses_a_job_and_a_record_that_are_not_those_of_the_run() {
     let (_scratch, run) = one();
     let files = |run: &Path| run.join("evals").exists();

@@ -167,7 +167,7 @@ impl EncodingSpec for AlibiConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.factor.resolve(lengths.train_len, lengths);
+        self.factor.resolve(lengths.trained_len, lengths);
     }
 
     fn unresolved(&self) -> Option<String> {

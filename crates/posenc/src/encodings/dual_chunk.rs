@@ -140,7 +140,7 @@ impl EncodingSpec for DualChunkConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        let length = lengths.train_len;
+        let length = lengths.trained_len;
         let size = *self.chunk_size.get_or_insert((3 * length / 4).max(1));
         self.local_window.get_or_insert((length / 8).min(size - 1));
     }

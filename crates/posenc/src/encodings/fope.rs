@@ -265,7 +265,7 @@ impl EncodingSpec for FopeConfig {
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.original_max_position_embeddings
-            .get_or_insert(lengths.train_len);
+            .get_or_insert(lengths.trained_len);
     }
 
     fn unresolved(&self) -> Option<String> {

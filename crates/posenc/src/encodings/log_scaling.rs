@@ -204,7 +204,7 @@ impl EncodingSpec for LogScalingConfig {
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.original_max_position_embeddings
-            .get_or_insert(lengths.train_len.max(2));
+            .get_or_insert(lengths.trained_len.max(2));
     }
 
     fn unresolved(&self) -> Option<String> {

@@ -150,7 +150,7 @@ impl EncodingSpec for MobiusConfig {
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.original_max_position_embeddings
-            .get_or_insert(lengths.train_len);
+            .get_or_insert(lengths.trained_len);
     }
 
     fn unresolved(&self) -> Option<String> {

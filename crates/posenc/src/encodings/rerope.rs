@@ -114,7 +114,7 @@ impl EncodingSpec for ReropeConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.window.get_or_insert((lengths.train_len / 2).max(1));
+        self.window.get_or_insert((lengths.trained_len / 2).max(1));
     }
 
     fn unresolved(&self) -> Option<String> {

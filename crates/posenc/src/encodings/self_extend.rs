@@ -120,12 +120,12 @@ impl EncodingSpec for SelfExtendConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        let window = *self.window.get_or_insert((lengths.train_len / 2).max(1));
+        let window = *self.window.get_or_insert((lengths.trained_len / 2).max(1));
         // The smallest that keeps the largest distance, from the last token to the first, inside
         // what training saw.
         let (last, longest) = (
             lengths.test_len.saturating_sub(1),
-            lengths.train_len.saturating_sub(1),
+            lengths.trained_len.saturating_sub(1),
         );
         let fits = |group: &usize| last / group + window - window / group <= longest;
         self.group.get_or_insert_with(|| {

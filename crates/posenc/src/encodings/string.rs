@@ -117,7 +117,7 @@ impl EncodingSpec for ShiftedConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        let shift = *self.shift.get_or_insert((lengths.train_len / 3).max(1));
+        let shift = *self.shift.get_or_insert((lengths.trained_len / 3).max(1));
         self.window.get_or_insert((shift / 2).min(128));
     }
 

@@ -92,7 +92,7 @@ impl EncodingSpec for WindowConfig {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.size.get_or_insert(lengths.train_len);
+        self.size.get_or_insert(lengths.trained_len);
     }
 
     fn unresolved(&self) -> Option<String> {

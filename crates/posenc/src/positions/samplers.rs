@@ -136,7 +136,7 @@ impl PositionsConfig {
             Self::RandomOffset(c) => drop(c.max_position.get_or_insert(room)),
             Self::Randomized(c) => drop(c.max_position.get_or_insert(room)),
             Self::RandomizedDistances(c) => drop(c.max_distance.get_or_insert(room)),
-            Self::Interpolated(c) => c.factor.resolve(lengths.train_len, lengths),
+            Self::Interpolated(c) => c.factor.resolve(lengths.trained_len, lengths),
             Self::Pose(c) => drop(c.max_position.get_or_insert(room)),
             Self::RandomFloat(c) => {
                 c.max_position.get_or_insert(room);
@@ -346,6 +346,7 @@ impl PositionsConfig {
 fn kinds_by_distance() -> Vec<&'static str> {
     let lengths = Lengths {
         train_len: 64,
+        trained_len: 64,
         test_len: 64,
     };
     let shape = ModelShape {

@@ -1,6 +1,6 @@
 //! Position interpolation.
 
-use super::{Factor, OriginalLength, Scaling, Unscaled};
+use super::{Factor, OriginalLength, Scaling, Unscaled, unused_before};
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::rotary::Frequencies;
@@ -29,7 +29,9 @@ impl Scaling for LinearScaling {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        let original = self.original_max_position_embeddings.resolve(lengths);
+        let only_factor = self.factor.unresolved().is_none();
+        let original = &mut self.original_max_position_embeddings;
+        let original = original.resolve(&unused_before(lengths, only_factor));
         self.factor.resolve(original, lengths);
     }
 

@@ -132,10 +132,10 @@ scalings! {
     "evq_cosh" => evq_cosh::EvqCoshScaling as EvqCosh;
 }
 
-/// The key `original_max_position_embeddings`: `L`, the training length unless given.
+/// The key `original_max_position_embeddings`: `L`, the length trained before unless given.
 trait OriginalLength {
     fn check(&self) -> Result<(), ConfigError>;
-    /// Sets it to the training length unless it is set; returns it.
+    /// Sets it to the length trained before unless it is set; returns it.
     fn resolve(&mut self, lengths: &Lengths) -> usize;
     fn unresolved(&self) -> Option<&'static str>;
     fn value(&self) -> f64;
@@ -148,7 +148,7 @@ impl OriginalLength for Option<usize> {
     }
 
     fn resolve(&mut self, lengths: &Lengths) -> usize {
-        *self.get_or_insert(lengths.train_len)
+        *self.get_or_insert(lengths.trained_len)
     }
 
     fn unresolved(&self) -> Option<&'static str> {
@@ -157,6 +157,18 @@ impl OriginalLength for Option<usize> {
 
     fn value(&self) -> f64 {
         crate::spec::resolved(*self) as f64
+    }
+}
+
+/// Where a factor is given and nothing else depends on `L`, `L` changes no number. It stays the
+/// training length then, so that equal trainings have equal configurations.
+fn unused_before(lengths: &Lengths, is_unused: bool) -> Lengths {
+    match is_unused {
+        true => Lengths {
+            trained_len: lengths.train_len,
+            ..*lengths
+        },
+        false => *lengths,
     }
 }
 

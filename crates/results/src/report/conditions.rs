@@ -43,6 +43,14 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         .iter()
         .filter(|r| r.status == RunStatus::Diverged)
         .count();
+    let unsealed = records.iter().filter(|r| r.seal.is_none()).count();
+    let seals = match unsealed {
+        0 => String::new(),
+        n => format!(
+            "{n} of {} records have none, so that an edit would not show",
+            records.len()
+        ),
+    };
     let corpus = each(&|r| {
         let c = r.task.corpus.as_ref()?;
         Some(format!(
@@ -78,6 +86,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ("parameters", span(&|r| r.model.parameters)),
         ("corpus", corpus),
         ("scored text", scored),
+        ("seals", seals),
         ("device", each(&|r| Some(r.environment.device.clone()))),
         (
             "trained together",

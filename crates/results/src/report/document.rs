@@ -231,6 +231,8 @@ pub(crate) struct Table {
     pub title: String,
     /// What the numbers are, in a sentence or two.
     pub caption: String,
+    /// What the letters behind names of methods mean, as the caption says it too.
+    pub remarks: Vec<String>,
     /// How to read it; folded away where the markup can. May be empty.
     pub notes: String,
     /// Definition and chance level of its metric, for a table that stands alone. May be empty.

@@ -13,6 +13,7 @@
 //! chapters/           tables about all settings: ranks, correlations, claims
 //! finding.rs          what the numbers of a setting say, in sentences
 //! captions.rs         parts of captions that tables and figures share
+//! remarks.rs          letters behind names of methods, and what they mean
 //! conditions.rs       facts that all numbers depend on
 //! config.rs           the config of an experiment, reconstructed
 //! config_variants.rs  its variants
@@ -36,6 +37,7 @@ mod figures;
 mod finding;
 mod output;
 mod pages;
+mod remarks;
 mod render;
 mod sections;
 mod sides;

@@ -13,6 +13,7 @@ mod learning;
 mod plots;
 mod prediction;
 mod reference;
+mod remarks;
 mod report;
 mod sides;
 mod store;

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::Task;
 
+/// What is said of a record without a seal.
+const NO_SEAL: &str = "its record has no seal, so that an edit would not show";
+
 /// A run that is ready to be evaluated.
 pub struct Prepared {
     /// The job of the trained run.
@@ -75,6 +78,18 @@ pub fn prepare(
             job.run_id,
             job.spec.seed
         )));
+    }
+    match record.seal_holds() {
+        Some(true) => {}
+        None => drop(notes.insert(format!("{}: {NO_SEAL}", run.name()))),
+        Some(false) => {
+            return Err(Failure::input(format!(
+                "{}: {RECORD_FILE} was changed after it was written: it does not match its seal\n  \
+                 = allowed: a record as it was written\n  = help: `longreach verify --retrain` \
+                 says what changed; without {RECORD_FILE} `longreach run` trains the run again",
+                run.directory.display()
+            )));
+        }
     }
     if record.status == RunStatus::Diverged {
         return Ok(None);

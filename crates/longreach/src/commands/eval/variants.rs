@@ -131,6 +131,7 @@ impl Argument<'_> {
         })?;
         Ok(Some(Asked {
             base,
+            before: None,
             add: table.add.clone(),
             added: added.unwrap_or_default(),
             positions: table.positions.clone(),

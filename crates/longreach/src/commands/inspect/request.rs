@@ -194,6 +194,7 @@ impl Command<'_> {
             .max((largest + 1.0).ceil() as usize);
         let lengths = Lengths {
             train_len: self.0.train_len,
+            trained_len: self.0.train_len,
             test_len: seq_len,
         };
         // Values such as factor = "auto" follow from the lengths, so they come before the check.

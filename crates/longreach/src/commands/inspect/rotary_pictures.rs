@@ -52,6 +52,7 @@ impl Drawing<'_> {
         let Lengths {
             train_len,
             test_len,
+            ..
         } = self.subject.lengths;
         Picture::Lines(LinePlot {
             title: self.title("what the scaling does to each pair"),
@@ -79,6 +80,7 @@ impl Drawing<'_> {
         let Lengths {
             train_len,
             test_len: seq_len,
+            ..
         } = self.subject.lengths;
         let curves = [&rotary.plain_inv_freq, &rotary.inv_freq]
             .map(|inv_freq| numbers::decay(inv_freq, seq_len));

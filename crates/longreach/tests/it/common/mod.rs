@@ -145,6 +145,7 @@ pub fn needs_axes(kind: &str) -> bool {
     let mut config = posenc::EncodingConfig::example(kind).expect("a kind of the list");
     config.resolve(&posenc::Lengths {
         train_len: 16,
+        trained_len: 16,
         test_len: 16,
     });
     let shape = posenc::ModelShape {

@@ -20,6 +20,7 @@ pub const SHAPE: ModelShape = ModelShape {
 };
 pub const LENGTHS: Lengths = Lengths {
     train_len: 64,
+    trained_len: 64,
     test_len: 256,
 };
 

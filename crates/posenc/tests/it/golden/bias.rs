@@ -40,6 +40,7 @@ fn alibi() {
                 let mut interpolated = config(json!({"kind": "alibi", "factor": "auto"}));
                 interpolated.resolve(&Lengths {
                     train_len: case.size("train_len"),
+                    trained_len: case.size("train_len"),
                     test_len: case.size("test_len"),
                 });
                 let encoding = build(&interpolated, &shape(8, heads, 8), &[]);

@@ -97,6 +97,7 @@ fn position_maps() {
                 interpolated.resolve(
                     &Lengths {
                         train_len,
+                        trained_len: train_len,
                         test_len,
                     },
                     test_len,

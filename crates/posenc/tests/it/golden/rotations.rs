@@ -90,6 +90,7 @@ fn rope_scaling() {
                 let test_len = length.map_or(1, |length| length as usize);
                 scaled.scaling.as_mut().expect("scaled").resolve(&Lengths {
                     train_len: 99,
+                    trained_len: 99,
                     test_len,
                 });
                 EncodingConfig::Rope(scaled.clone())
@@ -111,6 +112,7 @@ fn rope_scaling() {
                 );
                 scaled.resolve(&Lengths {
                     train_len: 99,
+                    trained_len: 99,
                     test_len: 99,
                 });
                 close(name, &head_scores(&scaled, &case), &case.wanted(), 1e-6);

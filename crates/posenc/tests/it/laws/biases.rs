@@ -106,6 +106,7 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
     let mut auto = config(json!({"kind": "alibi", "factor": "auto"}));
     auto.resolve(&posenc::Lengths {
         train_len: 64,
+        trained_len: 64,
         test_len: 512,
     });
     assert_eq!(bias_of(&build(&auto, &SHAPE), &positions), of(8.0));

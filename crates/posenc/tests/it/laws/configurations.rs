@@ -199,6 +199,7 @@ fn what_is_resolved_passes_its_check_at_every_length() {
             let mut config = config(value.clone());
             config.resolve(&Lengths {
                 train_len,
+                trained_len: train_len,
                 test_len,
             });
             config
@@ -215,11 +216,13 @@ fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
         let mut config = config(value);
         config.resolve(&Lengths {
             train_len,
+            trained_len: train_len,
             test_len,
         });
         let once = config.clone();
         config.resolve(&Lengths {
             train_len: 7,
+            trained_len: 7,
             test_len: 7777,
         });
         assert_eq!(config, once, "resolving twice changes nothing");
@@ -367,5 +370,64 @@ fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
             resolved(plain.clone(), 64, 256),
             serde_json::to_value(config(plain)).expect("plain data")
         );
+    }
+}
+
+#[test]
+fn lengths_that_are_left_out_mean_those_trained_on_before() {
+    // A model of 32 tokens that is trained on at 128.
+    let resolved = |config: Value, trained_len: usize| {
+        let mut config: EncodingConfig = serde_json::from_value(config).expect("a config");
+        config.resolve(&Lengths {
+            train_len: 128,
+            trained_len,
+            test_len: 128,
+        });
+        serde_json::to_value(&config).expect("plain data")
+    };
+    for kind in ["yarn", "linear", "ntk", "ntk_by_parts"] {
+        let scaling = json!({"kind": "rope", "scaling": {"kind": kind}});
+        let scaling = &resolved(scaling, 32)["scaling"];
+        assert_eq!(scaling["factor"], 4.0, "{kind}: 128 / 32");
+        if kind != "linear" && kind != "ntk" {
+            assert_eq!(scaling["original_max_position_embeddings"], 32, "{kind}");
+        }
+    }
+    assert_eq!(
+        resolved(json!({"kind": "alibi", "factor": "auto"}), 32)["factor"],
+        4.0
+    );
+    // With a factor given, the length of these changes nothing, and stays that of the training.
+    for kind in ["linear", "ntk"] {
+        let scaling = json!({"kind": "rope", "scaling": {"kind": kind, "factor": 4}});
+        let scaling = &resolved(scaling, 32)["scaling"];
+        assert_eq!(scaling["original_max_position_embeddings"], 128, "{kind}");
+    }
+    let lengths = [
+        ("string", "shift", 10),
+        ("dual_chunk", "chunk_size", 24),
+        ("rerope", "window", 16),
+        ("self_extend", "window", 16),
+        ("window", "size", 32),
+    ];
+    for (kind, key, expected) in lengths {
+        let found = &resolved(json!({ "kind": kind }), 32)[key];
+        assert_eq!(found, &json!(expected), "{kind}");
+    }
+    for kind in ["log_scaling", "fope", "mobius"] {
+        let of = |trained: usize| resolved(json!({ "kind": kind }), trained);
+        assert_ne!(of(32), of(128), "{kind}");
+    }
+    // Tables are trained in the training that has them, and are as long as its sequences.
+    for kind in [
+        "learned",
+        "deberta",
+        "shaw",
+        "learned_bias",
+        "relative_projection",
+        "cope",
+    ] {
+        let of = |trained: usize| resolved(json!({ "kind": kind }), trained);
+        assert_eq!(of(32), of(128), "{kind}");
     }
 }

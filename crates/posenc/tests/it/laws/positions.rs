@@ -173,6 +173,7 @@ fn rules_survive_json_and_refuse_what_they_do_not_know() {
 fn room_is_four_training_lengths_or_the_longest_sequence() {
     let lengths = Lengths {
         train_len: 64,
+        trained_len: 64,
         test_len: 128,
     };
     for (kind, key) in [
@@ -192,6 +193,7 @@ fn room_is_four_training_lengths_or_the_longest_sequence() {
             rule.resolve(
                 &Lengths {
                     train_len: 1,
+                    trained_len: 1,
                     test_len: 9,
                 },
                 9,
@@ -223,6 +225,7 @@ fn room_is_four_training_lengths_or_the_longest_sequence() {
     auto.resolve(
         &Lengths {
             train_len: 64,
+            trained_len: 64,
             test_len: 256,
         },
         256,
@@ -235,6 +238,7 @@ fn room_is_four_training_lengths_or_the_longest_sequence() {
     training.resolve(
         &Lengths {
             train_len: 64,
+            trained_len: 64,
             test_len: 64,
         },
         256,

@@ -186,6 +186,7 @@ fn the_default_group_is_the_smallest_whose_distances_training_saw() {
         let mut config = config(json!({"kind": "self_extend"}));
         config.resolve(&posenc::Lengths {
             train_len,
+            trained_len: train_len,
             test_len,
         });
         let EncodingConfig::SelfExtend(resolved) = config else {

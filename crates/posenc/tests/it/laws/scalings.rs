@@ -11,6 +11,7 @@ fn scaled(scaling: &Value, head_dim: usize, length: f64) -> Frequencies {
     // At the training length, where `auto` is 1 and nothing is stretched.
     rope.resolve(&Lengths {
         train_len: length as usize,
+        trained_len: length as usize,
         test_len: length as usize,
     });
     rope.frequencies(head_dim, length)
@@ -181,6 +182,7 @@ fn a_longer_test_never_changes_a_shorter_one() {
                 crate::common::config(json!({"kind": "rope", "scaling": {"kind": kind}}));
             config.resolve(&Lengths {
                 train_len: 64,
+                trained_len: 64,
                 test_len,
             });
             let EncodingConfig::Rope(rope) = config else {

@@ -18,6 +18,9 @@ pub(crate) fn terminal(document: &Document) -> String {
             printable(&section.name)
         );
         let _ = writeln!(out, "{}", table(&section.lead));
+        for remark in &section.lead.remarks {
+            let _ = writeln!(out, "{}", printable(remark));
+        }
         if section
             .lead
             .rows

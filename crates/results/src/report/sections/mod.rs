@@ -19,6 +19,7 @@ mod selection;
 use super::document::{PageLink, Section, Table};
 use super::figures::figures;
 use super::finding::finding;
+use super::remarks::with_remarks;
 use super::spec::{Format, ReportSpec};
 use crate::analysis::groups::TRAINED;
 use crate::analysis::setting::Setting;
@@ -74,7 +75,7 @@ pub(super) fn section(
         name: setting.name.clone(),
         slug: name.into(),
         finding: finding(setting, spec),
-        lead: metric::table(setting, setting.lead()),
+        lead: with_remarks(metric::table(setting, setting.lead()), setting),
         tables: TABLES
             .iter()
             .flat_map(|tables| tables(setting, spec))

@@ -129,6 +129,7 @@ pub fn config(value: Value) -> EncodingConfig {
         serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{value}: {error}"));
     config.resolve(&Lengths {
         train_len: 8,
+        trained_len: 8,
         test_len: 32,
     });
     config
