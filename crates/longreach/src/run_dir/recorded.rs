@@ -224,7 +224,7 @@ impl Recorded {
         }
         let here: Vec<&(Place, RunRecord)> =
             plan.runs.iter().filter_map(|run| self.of(run)).collect();
-        let others = self.runs.len() - here.len();
+        let others = self.runs.len().saturating_sub(here.len());
         let others = match others {
             0 => String::new(),
             n => format!("; {} not of this config", count(n, "run")),
