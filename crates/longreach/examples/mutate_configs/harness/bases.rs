@@ -250,7 +250,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
-        r#"{ kind = "jsonl", train = ["a.jsonl"], test = ["b.jsonl"], tokens = "words", prompt = "q", answer = "a", bucket = 40,
+        r#"{ kind = "jsonl", train = ["a.jsonl"], test = ["b.jsonl"], select = ["c.jsonl"], tokens = "words", prompt = "q", answer = "a", bucket = 40,
             max_bytes = 20000000 }"#,
     ),
     (
@@ -281,7 +281,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
         )
         .expect("a scratch directory");
     }
-    for (name, from) in [("a.jsonl", 'a'), ("b.jsonl", 'n')] {
+    for (name, from) in [("a.jsonl", 'a'), ("b.jsonl", 'n'), ("c.jsonl", 'x')] {
         // Prompts of 1 to 40 words, each word a letter.
         let line = |n: usize| {
             format!(

@@ -121,6 +121,16 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["eval.variants"], &["an empty list"], "no variants"),
     (
+        &["task:jsonl.select"],
+        &["an empty list"],
+        "nothing to choose values on",
+    ),
+    (
+        &["task:text.bytes_per_token"],
+        &["1e-320"],
+        "any number above 0",
+    ),
+    (
         &["task:masked_text.mask", "task:masked_text.random"],
         &["zero", "1e-320"],
         "none is read so",
@@ -131,6 +141,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
             "task:masked_text.files",
             "task:jsonl.train",
             "task:jsonl.test",
+            "task:jsonl.select",
             "split:files.valid",
         ],
         &["a value twice"],
