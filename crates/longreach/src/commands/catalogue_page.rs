@@ -341,6 +341,7 @@ fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
         .collect();
     let lengths = |test_len| Lengths {
         train_len: record.task.train_len,
+        trained_len: record.task.train_len,
         test_len,
     };
     // A variant has one encoding per test length, all of one kind.

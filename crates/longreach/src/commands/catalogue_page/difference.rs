@@ -117,6 +117,7 @@ mod tests {
     fn named(config: &Value) -> String {
         let lengths = |test_len| Lengths {
             train_len: 64,
+            trained_len: 64,
             test_len,
         };
         let at = |test_len: usize| {
@@ -171,6 +172,7 @@ mod tests {
     fn only_a_configuration_without_differences_is_the_default() {
         let lengths = Lengths {
             train_len: 64,
+            trained_len: 64,
             test_len: 64,
         };
         let is = |config: Value| {
