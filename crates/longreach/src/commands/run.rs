@@ -17,6 +17,7 @@ use crate::sweep::{self, Outcome, selected};
 use crate::units::count;
 use burn::tensor::Device;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use results::RunRecord;
 use std::path::PathBuf;
 
 /// Train and evaluate every run of a config that is not recorded yet, then write the report
@@ -138,7 +139,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         runs += plan.selection.as_ref().map_or(0, |swept| swept.runs.len());
         outcome.add_failures(swept);
     }
-    if !outcome.records.is_empty() {
+    let is_result = |record: &RunRecord| !record.is_of_sweep() && record.half_of.is_none();
+    if !outcome.records.is_empty() && !outcome.records.iter().any(is_result) {
+        let note = "no report: every run is scored on selection rows (eval.rows), or is one of half \
+                    the steps";
+        console::notes(&[note.to_owned()]);
+    } else if !outcome.records.is_empty() {
         let config = Config::of(&plan)?.0;
         let experiment = arguments.runs.join(&plan.name);
         let report = report::of_sweep(outcome.records.clone(), &config, &experiment)?;

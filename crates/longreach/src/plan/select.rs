@@ -110,7 +110,15 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     }
     check_seeds(cell, "half_seeds", &written.half_seeds)?;
     let foreign = |seed: &u64| !written.seeds.contains(seed);
-    if let Some(index) = written.half_seeds.iter().position(foreign) {
+    // Who asks for fewer seeds in an argument asks for the halves of these.
+    let is_argument = |key: &str| cell.origins.find(&KeyPath::new([key])).argument.is_some();
+    let is_shortened = is_argument("seeds") && !is_argument("half_seeds");
+    let mut half_seeds = written.half_seeds.clone();
+    half_seeds.retain(|seed| !is_shortened || !foreign(seed));
+    if half_seeds.is_empty() {
+        return Ok(None);
+    }
+    if let Some(index) = half_seeds.iter().position(foreign) {
         return Err(cell.error(
             &format!("half_seeds.{index}"),
             "is no seed of the result, and a run is compared with its own half",
@@ -134,7 +142,7 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     };
     let steps = written.train.steps / 2;
     let mut halved = shortened(cell, written, steps, in_length);
-    put(&mut halved.table, "seeds", seeds(&written.half_seeds));
+    put(&mut halved.table, "seeds", seeds(&half_seeds));
     Ok(Some(halved))
 }
 

@@ -253,6 +253,13 @@ fn mistakes_of_a_selection_are_named() {
         &["half_seeds=[1,1]"],
         &["half_seeds.1", "listed twice"],
     );
+    // Fewer seeds in an argument have fewer halves.
+    let halves = |seeds: &str| {
+        let plan = planned(CONFIG, &[seeds, "train.lr=1e-3"]).unwrap();
+        let halves = plan.runs.iter().filter(|run| run.job.half_of.is_some());
+        halves.count()
+    };
+    assert_eq!([halves("seeds=[1]"), halves("seeds=[0]")], [2, 0]);
     let longer = ["eval.test_lens=[8]"];
     refused(
         CONFIG,

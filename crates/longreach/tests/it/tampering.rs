@@ -536,6 +536,7 @@ fn every_job_of_a_plan_passes_the_checks_of_jobs() {
     let mut configs: Vec<_> = std::fs::read_dir(place)
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
         .collect();
     configs.sort();
     let mut jobs = 0;
