@@ -120,6 +120,8 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "nothing varies, or every default",
     ),
     (&["eval.variants"], &["an empty list"], "no variants"),
+    (&["half_seeds"], &["an empty list"], "no halves"),
+    (&["half_seeds[]"], &["zero"], "the seed of the base"),
     (
         &["task:jsonl.select"],
         &["an empty list"],
@@ -239,6 +241,11 @@ const REQUIRED: &[&str] = &[
     "pe:by_layer.pattern",
     // Nothing is chosen without it.
     "select.over",
+    // The default files are not there.
+    "task:jsonl.train",
+    "task:jsonl.test",
+    // The base has a length that only "auto" reads.
+    "scaling:evq_cosh.tau",
     // Hints need operands of equal length.
     "task:addition.operands",
     // Files of ids do not say how many there are, and byte pairs have no usual number.
