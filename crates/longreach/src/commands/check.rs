@@ -258,6 +258,7 @@ fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
 }
 
 /// The plan as a table with totals, for a terminal.
+#[expect(clippy::too_many_lines, reason = "one table with its totals")]
 pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
     let mut table = table([
         "run",

@@ -135,6 +135,7 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "one check after the other")]
 fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
     if !directory.join(JOB_FILE).exists() {
         let problem =

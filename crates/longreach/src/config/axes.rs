@@ -11,7 +11,7 @@
 
 pub use super::key_path::{MAX_RUNS, OVER, SELECT};
 
-use super::axis::{Axis, CHOICES, Entry, Family, METHODS, is_fixed};
+use super::axis::{Axis, CHOICES, Entry, Family, Lists, METHODS, is_fixed};
 use super::diagnostic::{Diagnostic, deserialize, normalise};
 
 use super::key_path::{AXES, KeyPath, set};
@@ -167,11 +167,7 @@ impl Choices {
     }
 }
 
-fn finish(
-    source: &Source,
-    family: Family,
-    lists: Vec<(&String, Vec<KeyPath>, &Vec<Value>)>,
-) -> Result<Vec<Axis>, Diagnostic> {
+fn finish(source: &Source, family: Family, lists: Lists<'_>) -> Result<Vec<Axis>, Diagnostic> {
     let axis =
         |(key, paths, array): (&String, _, &Vec<Value>)| family.finish(source, key, paths, array);
     lists.into_iter().map(axis).collect()

@@ -68,6 +68,9 @@ pub(super) struct Entry {
     pub patches: Vec<Arc<Patch>>,
 }
 
+/// Axes as written: key, keys that it varies, and list of values.
+pub(super) type Lists<'a> = Vec<(&'a String, Vec<KeyPath>, &'a Vec<Value>)>;
+
 impl Axis {
     /// The key under which its labels are shown: the first that it varies.
     pub fn label_key(&self) -> String {
@@ -106,12 +109,9 @@ impl Family {
     }
 
     /// Reads the keys and lists of all axes; the values are read by [`Self::finish`].
-    pub fn lists<'a>(
-        &self,
-        source: &'a Source,
-    ) -> Result<Vec<(&'a String, Vec<KeyPath>, &'a Vec<Value>)>, Diagnostic> {
+    pub fn lists<'a>(&self, source: &'a Source) -> Result<Lists<'a>, Diagnostic> {
         let noun = self.noun;
-        let mut lists: Vec<(&String, Vec<KeyPath>, &Vec<Value>)> = Vec::new();
+        let mut lists: Lists<'_> = Vec::new();
         for (key, value) in self.table(source)?.into_iter().flatten() {
             let paths = self.check_key(source, key)?;
             let array = self.check_list(source, key, value)?;

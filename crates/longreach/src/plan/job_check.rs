@@ -83,6 +83,7 @@ impl Written {
         Err(self.cell.error(&key, &problem, "", ""))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one check after the other")]
     fn check_variants(&self, spec: &RunSpec, task: &dyn Task) -> Result<(), Diagnostic> {
         let EvalSpec {
             test_lens,

@@ -91,6 +91,7 @@ impl TaskSpec for JsonlConfig {
         ]
     }
 
+    #[expect(clippy::too_many_lines, reason = "one check after the other")]
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         for (key, files) in [("train", &self.train), ("test", &self.test)] {
             if files.is_empty() {

@@ -83,7 +83,7 @@ pub struct TextConfig {
 }
 
 /// The table as written: an absent key differs from an empty one.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
     #[serde(default)]
@@ -168,25 +168,6 @@ impl From<Table> for TextConfig {
             max_bytes,
             segment_ends,
             segment_end_ids,
-        }
-    }
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            level: Level::default(),
-            vocab: None,
-            bytes_per_token: None,
-            corpus: None,
-            files: None,
-            crates: None,
-            split: None,
-            eval_tokens: None,
-            windows: Windows::default(),
-            max_bytes: None,
-            segment_ends: Vec::new(),
-            segment_end_ids: Vec::new(),
         }
     }
 }

@@ -194,6 +194,7 @@ fn limit(request: &Args, device: &Device) -> MemoryLimit {
 }
 
 /// Trains the job again in a temporary directory and compares every byte that must not differ.
+#[expect(clippy::too_many_lines, reason = "one training with its comparisons")]
 pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, Failure> {
     let Subject {
         directory,

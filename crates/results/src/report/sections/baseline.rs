@@ -25,6 +25,7 @@ pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
     base.map(|base| table(setting, base)).into_iter().collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one table, field by field")]
 fn table(setting: &Setting<'_>, base: &Method) -> Table {
     let metric = setting.lead();
     let mut pairs = (usize::MAX, 0);
