@@ -146,7 +146,7 @@ fn differing(value: &Value, all: &[&Value]) -> String {
         }
         Value::Array(array) => {
             let is_list = |other: &&Value| other.as_array().map(Vec::len) == Some(array.len());
-            if !all.iter().all(|other| is_list(other)) {
+            if !all.iter().all(is_list) {
                 return plain(value);
             }
             let shown = array.iter().enumerate().map(|(at, own)| {

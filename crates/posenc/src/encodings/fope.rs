@@ -244,8 +244,8 @@ impl EncodingSpec for FopeConfig {
         source: "Hua et al. 2024, arXiv 2412.17739",
         deviations: "`pad = \"paper\"`, the default, leaves pairs without a column alone; `pad = \
                      \"code\"` gives them cos = sin = 1 as the released code does, which doubles \
-                     their share of the logits. Where W and V are not trained, they are one draw for \
-                     all seeds, which no file of weights holds",
+                     their share of the logits. Where W and V are not trained, they are one draw \
+                     for all seeds, which no file of weights holds",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
