@@ -328,6 +328,11 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
         "pe:log_scaling.form" if gone => &["model.pe.init_scale", "model.pe.strength"],
+        // Only tau = "auto" has a length.
+        "scaling:evq_cosh.tau" if gone => &["model.pe.scaling.original_max_position_embeddings"],
+        // A file with the default name is missing, and the error names the list that is written.
+        "task:jsonl.train" if gone => &["task.test"],
+        "task:jsonl.test" if gone => &["task.train"],
         // Without stages, what asks for them.
         "train.stages" => &["train.length"],
         "task:text.files" if gone => &["task.split.valid"],
