@@ -6,7 +6,7 @@
 //! "train.lr" = [1e-3, 3e-4]
 //! ```
 //! The first axis varies slowest. A value that is a table replaces the table at its key. An axis of
-//! several keys varies them together ([`super::zipped`]). How overrides apply to axes is described
+//! several keys varies them together (`zipped.rs`). How overrides apply to axes is described
 //! in [`super::overrides`].
 
 pub use super::key_path::{MAX_RUNS, OVER, SELECT};
