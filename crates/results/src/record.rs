@@ -63,8 +63,8 @@ pub struct RunRecord {
     /// wrote; absent in the record of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation_of: Option<String>,
-    /// Run id of the run that this one repeats with half its steps and a schedule of its own, to
-    /// show whether the in-length score still moves; absent in other records.
+    /// Run id of the run that this one repeats with half its steps and their schedule, to show
+    /// whether the in-length score still moves; absent in other records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_of: Option<String>,
     /// How values of this run were chosen, where `[select]` chose them.

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 /// How a variant evaluates weights that were trained under a scaling: `trained under the scaling
 /// yarn, evaluated under ntk`. None where no scaling was trained, where its factor is 1, and where
-/// the variant has it, with a factor of its own length at most. Both are resolved encodings.
+/// the variant has the same one, up to a factor that follows the length. Both are resolved
+/// encodings.
 pub fn replaced(trained: &Value, variant: &Value) -> Option<String> {
     let (mut was, mut is) = (Vec::new(), Vec::new());
     scalings(trained, &mut was);

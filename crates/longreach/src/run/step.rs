@@ -47,7 +47,7 @@ pub fn tokens(spec: &RunSpec, task: &dyn Task, step: u64) -> u64 {
 }
 
 /// The rows of a step of `length = "mixed"` with their lengths, each a batch of one row. Each row
-/// is drawn as that of a step of its own: rows of one step have the same draws at every length.
+/// is drawn as the first row of a separate step: rows of one step have equal draws at any length.
 fn mixed_rows(spec: &RunSpec, task: &dyn Task, step: u64) -> Vec<(usize, Batch)> {
     let first = step * spec.train.batch_size as u64;
     let lengths = row_lengths(spec, step).into_iter().zip(first..);

@@ -290,8 +290,8 @@ pub fn text(text: &Text, replicates: usize, stream: u64, interval: TextInterval)
 }
 
 /// How often at least one of `count` true comparisons of a mean of `seeds` normal values with its
-/// bound is rejected. `rejects`: whether a comparison is, of those values, whose true mean is the
-/// bound 0, among so many. `correlation`: of the values of one seed.
+/// bound is rejected. `rejects`: whether one of `count` comparisons is rejected by its values; the
+/// true mean is the bound, 0. `correlation`: of the values of one seed.
 pub fn any_rejected(
     count: usize,
     seeds: usize,

@@ -16,7 +16,7 @@ pub(super) enum Basis {
     },
     /// A share of test rows.
     Share { mean: f64, sd: f64, rows: u64 },
-    /// A difference of the shares `of`, each over so many `rows`.
+    /// A difference of the shares `of`, each over `rows` test rows.
     ShareDifference {
         mean: f64,
         sd: f64,

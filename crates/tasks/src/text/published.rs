@@ -16,7 +16,7 @@ use schema::Invalid;
 /// A published corpus.
 pub(super) struct Published {
     name: &'static str,
-    /// Where it is told how to get it.
+    /// The page that says where to get it.
     page: &'static str,
     files: &'static [File],
     /// Ends of the splits of a corpus of one file, in bytes; none where every file is a split.
