@@ -265,7 +265,7 @@ impl Published {
                 ),
             };
             let hint = format!(
-                "{}; another text is corpus = \"files\" with a `split` of its own",
+                "{}; another text is corpus = \"files\" and a `split` table",
                 self.where_to_get()
             );
             Invalid::new("files", format!("{names:?}"), problem, allowed, hint)

@@ -10,7 +10,7 @@ use std::path::Path;
 /// One token in this many of a validation split is kept for selection.
 const SHARE: usize = 8;
 
-/// At most so many tokens are kept: choices between values need no more.
+/// Most tokens that are kept: more do not help to choose between values.
 const MOST: usize = 256 << 10;
 
 /// A validation split as tokens.
