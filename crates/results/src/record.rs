@@ -5,11 +5,13 @@
 //! machine's speed or the number of threads: the same binary and spec give the same bytes. Timings
 //! are kept in a separate file.
 
+mod length;
 mod train;
 
 pub use crate::denominators::Denominators;
 pub use crate::task_facts::{CorpusFacts, ScoredText, TaskFacts};
 use crate::text;
+pub use length::{length_range, length_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,6 +149,10 @@ fn check_rows(rows: &[EvalRow]) -> Result<(), String> {
             format!("{} appears twice", at())
         })?;
         must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
+        let rises = |from: usize| from > 0 && from < row.test_len;
+        must(row.from_len.is_none_or(rises), &|| {
+            format!("{}: a range that does not rise to it", at())
+        })?;
         let has_numbers = !row.metrics.is_empty() || row.denominators.is_some();
         must(row.status == EvalStatus::Ok || !has_numbers, &|| {
             format!("{}: numbers, but the status is not ok", at())
@@ -332,8 +338,11 @@ pub struct ModelFacts {
 pub struct EvalRow {
     /// `trained` for the encoding as trained, otherwise the variant's name.
     pub variant: String,
-    /// Test length in the task's unit.
+    /// Test length in the task's unit; of a range of lengths its upper end.
     pub test_len: usize,
+    /// The lower end of a range: each row drew its length evenly from there up to `test_len`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_len: Option<usize>,
     /// Whether there are numbers.
     pub status: EvalStatus,
     /// Why there are no numbers.

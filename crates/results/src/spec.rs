@@ -2,6 +2,7 @@
 //!
 //! A spec has the keys of a config, so settings are named by its paths: `model.pe.base`.
 
+use crate::record::length_range;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -119,7 +120,11 @@ fn list(value: Option<&Value>) -> &[Value] {
 pub(crate) fn definitions(eval: &Spec) -> Vec<Definition<'_>> {
     let lens: Vec<usize> = list(eval.get("test_lens"))
         .iter()
-        .map(|len| len.as_u64().unwrap_or(0) as usize)
+        .map(|len| match len.as_str().and_then(length_range) {
+            // A range is named by its upper end.
+            Some((_, to)) => to,
+            None => len.as_u64().unwrap_or(0) as usize,
+        })
         .collect();
     let mut out = Vec::new();
     for variant in list(eval.get("variants")) {

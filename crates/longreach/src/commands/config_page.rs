@@ -97,6 +97,9 @@ fn type_in_words(kind: Kind) -> String {
             format!("list of whole numbers from {low}")
         }
         Kind::Wholes(low, high) => format!("list of whole numbers, {low} to {high}"),
+        Kind::Lengths(low, high) => {
+            format!("list of whole numbers or ranges `\"51..100\"`, {low} to {high}")
+        }
         Kind::Task | Kind::Encoding | Kind::Positions => "table with `kind`".to_owned(),
         Kind::EncodingKeys => "table of keys of an encoding".to_owned(),
         Kind::Encodings => "table as `model.pe`, or a list of them".to_owned(),
@@ -171,6 +174,13 @@ fn type_as_schema(kind: Kind) -> Value {
         Kind::Wholes(low, high) => json!({
             "type": "array",
             "items": { "type": "integer", "minimum": low, "maximum": high },
+        }),
+        Kind::Lengths(low, high) => json!({
+            "type": "array",
+            "items": { "anyOf": [
+                { "type": "integer", "minimum": low, "maximum": high },
+                { "type": "string", "pattern": "^[0-9]+\\.\\.[0-9]+$" },
+            ] },
         }),
         Kind::Task => tagged(TaskConfig::KINDS, |kind| {
             to_json(TaskConfig::default_of(kind))

@@ -3,6 +3,7 @@
 use super::keys;
 use super::ranges::{listed_whole, whole};
 use super::sections::Experiment;
+use super::spec::TestLen;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::key_path::KeyPath;
@@ -130,13 +131,23 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
     }
     let (low, high) = keys::whole("eval.test_lens");
     let mut seen = BTreeSet::new();
-    for (index, test_len) in test_lens.iter().enumerate() {
+    for (index, test_len) in test_lens.written().iter().enumerate() {
         let key = format!("eval.test_lens.{index}");
+        if let Some((problem, allowed, help)) = test_len.mistake() {
+            return Err(cell.error(&key, problem, &allowed, &help));
+        }
         let help = "a length to test at, in the task's unit";
-        whole(cell, &key, *test_len as u64, low, high, help)?;
-        if !seen.insert(*test_len) {
-            let allowed = "different lengths";
-            return Err(cell.error(&key, "is listed twice", allowed, "remove one of the two"));
+        whole(cell, &key, test_len.to() as u64, low, high, help)?;
+        if !seen.insert(test_len.to()) {
+            let twice = |other: &TestLen| other == test_len;
+            let (problem, allowed) = match test_lens.written()[..index].iter().any(twice) {
+                true => ("is listed twice", "different lengths"),
+                false => (
+                    "ends where another one does, and a table has one column for both",
+                    "different lengths, and ranges with different upper ends",
+                ),
+            };
+            return Err(cell.error(&key, problem, allowed, "remove one of the two"));
         }
     }
     let batch_tokens = written.eval.batch_tokens as u64;

@@ -2,7 +2,9 @@
 
 use super::record_size::{largest_row, pretty_bytes};
 use super::sections::EvalSection;
-use super::spec::{Decode, EvalSpec, ModelSpec, VariantSpec, changes_with_length};
+use super::spec::{
+    Decode, EvalSpec, ModelSpec, TestLen, TestLens, VariantSpec, changes_with_length,
+};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::units::bytes as bytes_in_words;
@@ -31,7 +33,7 @@ impl EvalSection {
     /// Refuses scores while training that cannot be taken in a training of this many steps. Keys
     /// are those of `[eval]`.
     pub(super) fn check_during(&self, steps: u64) -> Result<(), ConfigError> {
-        let listed = self.during.as_deref();
+        let listed = self.during.as_ref().map(TestLens::written);
         let Some(every) = self.every else {
             let Some(listed) = listed else {
                 return Ok(());
@@ -42,18 +44,18 @@ impl EvalSection {
         };
         let help = "the steps of the training from one scoring to the next";
         in_range("every", every, 1..=steps, help)?;
-        let test_lens = format!("{:?}", self.test_lens);
-        if listed.is_some_and(<[usize]>::is_empty) {
+        let test_lens = shown(self.test_lens.written());
+        if listed.is_some_and(<[TestLen]>::is_empty) {
             let problem = "names no length to score";
             let help = "leave it out for all test lengths, or remove eval.every";
             return Err(refused_during("during", &[], problem, test_lens, help));
         }
         let mut seen = BTreeSet::new();
         for (index, length) in listed.unwrap_or_default().iter().enumerate() {
-            let (problem, allowed, help) = if !self.test_lens.contains(length) {
+            let (problem, allowed, help) = if !self.test_lens.written().contains(length) {
                 let help = "add it to eval.test_lens, or remove it here";
                 ("is no test length", &*test_lens, help)
-            } else if !seen.insert(length) {
+            } else if !seen.insert(length.to()) {
                 let help = "remove one of the two";
                 ("is listed twice", "different lengths", help)
             } else {
@@ -62,7 +64,7 @@ impl EvalSection {
             let key = format!("during.{index}");
             return Err(ConfigError::new(key, length, problem, allowed, help));
         }
-        let lengths = listed.unwrap_or(&self.test_lens).len() as u64;
+        let lengths = listed.unwrap_or(self.test_lens.written()).len() as u64;
         let scores = (steps / every).saturating_mul(lengths);
         if scores <= MOST_SCORES as u64 {
             return Ok(());
@@ -76,9 +78,9 @@ impl EvalSection {
     }
 
     /// The lengths scored while training, in the order of a file.
-    fn during(&self) -> Vec<usize> {
+    fn during(&self) -> TestLens {
         match (self.every, &self.during) {
-            (None, _) => Vec::new(),
+            (None, _) => TestLens::default(),
             (Some(_), Some(lengths)) => lengths.clone(),
             (Some(_), None) => self.test_lens.clone(),
         }
@@ -87,12 +89,21 @@ impl EvalSection {
 
 fn refused_during(
     key: &str,
-    value: &[usize],
+    value: &[TestLen],
     problem: &str,
     allowed: impl Into<String>,
     help: impl Into<String>,
 ) -> ConfigError {
-    ConfigError::new(key, format!("{value:?}"), problem, allowed, help)
+    ConfigError::new(key, shown(value), problem, allowed, help)
+}
+
+/// Lengths as a list of a config.
+fn shown(lengths: &[TestLen]) -> String {
+    let each = lengths.iter().map(|length| match length {
+        TestLen::Range(..) => format!("\"{length}\""),
+        other => other.to_string(),
+    });
+    format!("[{}]", each.collect::<Vec<_>>().join(", "))
 }
 
 /// Refuses an evaluation whose record could not be read again: too many rows, too many metrics in a

@@ -32,6 +32,8 @@ pub enum Kind {
     Name(&'static [&'static str]),
     /// A list of whole numbers in this range.
     Wholes(u64, u64),
+    /// A list of whole numbers in this range, and of ranges of them such as `"51..100"`.
+    Lengths(u64, u64),
     /// A table whose `kind` chooses its other keys.
     Task,
     /// As [`Kind::Task`].
@@ -87,6 +89,10 @@ impl Kind {
             Self::Wholes(low, high) => value
                 .as_array()
                 .is_some_and(|list| list.iter().all(|value| whole(value, low, high))),
+            Self::Lengths(low, high) => value.as_array().is_some_and(|list| {
+                list.iter()
+                    .all(|value| value.is_str() || whole(value, low, high))
+            }),
             Self::Task
             | Self::Encoding
             | Self::EncodingKeys

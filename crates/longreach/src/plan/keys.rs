@@ -18,7 +18,9 @@ use Kind::{Number, Text, Whole, Wholes};
 /// If there is no such key, which a test rules out for every key that is checked.
 pub(super) fn whole(path: &str) -> (u64, u64) {
     match find(path).map(|key| key.kind) {
-        Some(Kind::Whole(low, high) | Kind::Wholes(low, high)) => (low, high),
+        Some(Kind::Whole(low, high) | Kind::Wholes(low, high) | Kind::Lengths(low, high)) => {
+            (low, high)
+        }
         _ => panic!("{path} is no key with a range of whole numbers"),
     }
 }

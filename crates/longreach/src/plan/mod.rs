@@ -16,6 +16,7 @@
 //! coordinates.rs   coordinates of tokens: where they come from
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
+//! test_lens.rs     test lengths: single ones and ranges
 //! stop.rs          train.stop as a specification holds it
 //! stopping.rs      when its scores are taken, what they cost, and mistakes
 //! stages.rs        positions and encodings of stages
@@ -64,6 +65,7 @@ pub mod stop;
 mod stopping;
 pub mod surroundings;
 mod task;
+pub mod test_lens;
 pub mod together;
 mod train;
 pub mod variant_rules;

@@ -349,7 +349,7 @@ impl Planner {
         written: &Experiment,
     ) -> Result<Rc<dyn Task>, Diagnostic> {
         let eval = &written.eval;
-        self.built(cell, written, (&eval.test_lens, eval.rows))
+        self.built(cell, written, (&eval.test_lens.ends(), eval.rows))
     }
 
     /// The task of `train.stop`, if it is given.

@@ -1,7 +1,7 @@
 //! The size of the record that a run will have. A record that is too large to be read again is
 //! refused before anything is trained.
 
-use super::spec::{EvalSpec, ModelSpec};
+use super::spec::{EvalSpec, ModelSpec, TestLen};
 use crate::run::blocks::Blocks;
 use crate::run::score::{empty_row, metric_names, position_bins};
 use results::metric;
@@ -47,6 +47,7 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
         loss_by_position: bins.collect(),
         loss_by_block: vec![metric.value; Blocks::of(task).map_or(0, |blocks| blocks.count())],
         distinct_rows: None,
+        from_len: eval.test_lens.written().iter().find_map(TestLen::from),
         denominators: (model.transformer.may_divide_by_zero()).then_some(Denominators {
             count: denominators,
             negative: denominators,

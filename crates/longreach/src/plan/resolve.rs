@@ -38,6 +38,8 @@ pub(super) fn describe(
 ) -> Result<Described, Diagnostic> {
     let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
     model::check_sees_no_answer(cell, &transformer, task)?;
+    let ranges = written.eval.test_lens.check(task);
+    ranges.map_err(|error| refused(cell, "eval", &error))?;
     let scores = written.eval.scores().check(&transformer, task);
     scores.map_err(|error| refused(cell, "eval", &error))?;
     let mut train = train(cell, written, task)?;

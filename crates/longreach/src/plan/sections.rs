@@ -3,7 +3,7 @@
 //! those of the transformer.
 
 use super::model::ModelSection;
-use super::spec::{Decode, LengthCurriculum, Schedule, StopSpec};
+use super::spec::{Decode, LengthCurriculum, Schedule, StopSpec, TestLens};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::Deserialize;
@@ -134,7 +134,7 @@ fn default_grad_clip() -> f64 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EvalSection {
-    pub(super) test_lens: Vec<usize>,
+    pub(super) test_lens: TestLens,
     #[serde(default)]
     pub(super) seed: u64,
     #[serde(default)]
@@ -150,7 +150,7 @@ pub(super) struct EvalSection {
     #[serde(default)]
     pub(super) every: Option<u64>,
     #[serde(default)]
-    pub(super) during: Option<Vec<usize>>,
+    pub(super) during: Option<TestLens>,
     #[serde(default)]
     pub(super) variants: Vec<VariantSection>,
 }

@@ -3,6 +3,7 @@
 
 pub use super::coordinates::Coordinates;
 pub use super::stop::StopSpec;
+pub use super::test_lens::{TestLen, TestLens};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
@@ -168,7 +169,7 @@ pub struct WarmStart {
 #[serde(deny_unknown_fields)]
 pub struct EvalSpec {
     /// Test lengths, in the task's unit.
-    pub test_lens: Vec<usize>,
+    pub test_lens: TestLens,
     /// Names the test sets.
     pub seed: u64,
     /// Which rows are scored.
@@ -189,8 +190,8 @@ pub struct EvalSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
     /// The test lengths scored while training; none without `every`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub during: Vec<usize>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub during: TestLens,
     /// The encodings to evaluate under; the first is the trained one, named [`TRAINED`].
     pub variants: Vec<VariantSpec>,
 }

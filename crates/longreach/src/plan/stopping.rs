@@ -2,7 +2,7 @@
 
 use super::eval::eval_tokens;
 use super::ranges::{listed_number, whole};
-use super::spec::{EvalSpec, RunSpec, StopSpec, VariantSpec};
+use super::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::run::score::metric_names;
@@ -27,12 +27,12 @@ impl RunSpec {
         self.train.stop.as_ref()?;
         let trained = self.eval.variants.first()?;
         Some(EvalSpec {
-            test_lens: vec![self.train.train_len],
+            test_lens: [self.train.train_len].into_iter().collect(),
             rows: Rows::Selection,
             last_tokens: None,
             attention_distance: false,
             every: None,
-            during: Vec::new(),
+            during: TestLens::default(),
             variants: vec![VariantSpec {
                 name: trained.name.clone(),
                 pe: vec![self.model.pe.clone()],

@@ -2,7 +2,7 @@
 
 use crate::plan::coordinates::past_end;
 use crate::plan::memory::{self, MemoryLimit, TaskSizes};
-use crate::plan::spec::{EvalSpec, RunSpec, changes_with_length};
+use crate::plan::spec::{EvalSpec, RunSpec, TestLen, changes_with_length};
 use crate::run::attention_distance::Profile;
 use crate::run::model::{rebuild, rebuild_encoding, upload};
 use crate::run::score::{Test, empty_row, score};
@@ -64,7 +64,7 @@ pub fn evaluate(
             // more memory.
             let largest = spec.model.coordinates.largest(task, *test_len, positions);
             let reason = unsupported(spec, encoding, positions, seq_len, &largest);
-            let row = if let Some(reason) = reason {
+            let mut row = if let Some(reason) = reason {
                 left_out(EvalStatus::Unsupported, reason)
             } else if let Some(reason) = limit.excess(memory_bytes) {
                 left_out(EvalStatus::Skipped, reason)
@@ -76,6 +76,7 @@ pub fn evaluate(
                 let test = Test {
                     variant: &variant.name,
                     test_len: *test_len,
+                    from_len: eval.test_lens.from(index),
                     eval,
                     positions,
                     seed: spec.seed,
@@ -89,6 +90,7 @@ pub fn evaluate(
                     None => return Ok(None),
                 }
             };
+            row.from_len = eval.test_lens.from(index);
             let secs = started.elapsed().as_secs_f64();
             progress(&row, &Cost { secs, memory_bytes });
             rows.push(row);
@@ -130,8 +132,8 @@ impl TrainedModel<'_> {
         // Reading the weights needs the unfused path, so the distances take a second pass.
         let plain = rebuilt()?;
         let mut profile = Profile::new(model, rebuilt()?);
-        for (batch, positions) in test.batches(task) {
-            profile.add(upload(&batch, self.device).0, &positions);
+        for part in test.parts(task) {
+            profile.add(upload(&part.batch, self.device).0, &part.positions);
             if signals::asked().is_some() {
                 return Ok(None);
             }
@@ -144,14 +146,15 @@ impl TrainedModel<'_> {
 
 /// Rows for a model that diverged: there is nothing to evaluate.
 pub fn diverged_rows(eval: &EvalSpec, reason: &str) -> Vec<EvalRow> {
-    let row =
-        |name: &str, test_len| empty_row(name, test_len, EvalStatus::Diverged, reason.to_owned());
+    let row = |name: &str, length: &TestLen| EvalRow {
+        from_len: length.from(),
+        ..empty_row(name, length.to(), EvalStatus::Diverged, reason.to_owned())
+    };
     eval.variants
         .iter()
         .flat_map(|variant| {
-            eval.test_lens
-                .iter()
-                .map(|test_len| row(&variant.name, *test_len))
+            let lengths = eval.test_lens.written().iter();
+            lengths.map(|length| row(&variant.name, length))
         })
         .collect()
 }

@@ -16,6 +16,7 @@ pub mod side_by_side;
 pub mod step;
 pub mod step_scores;
 pub mod task;
+pub mod test_rows;
 pub mod train;
 pub mod watcher;
 pub mod worker;

@@ -5,13 +5,14 @@ use crate::run::MAX_LOGITS;
 use crate::run::blocks::Blocks;
 use crate::run::greedy::greedy;
 use crate::run::model::{greedy_tokens, upload};
+use crate::run::test_rows::TestRows;
 use crate::signals;
 use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
 use results::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
 use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
-use std::collections::{BTreeMap, HashSet};
-use tasks::{Batch, Scoring, Stream, Task, TestSet};
+use std::collections::BTreeMap;
+use tasks::{Batch, Scoring, Stream, Task};
 use tiny_transformer::{Pass, Transformer};
 
 /// Most bins of the loss by position.
@@ -23,6 +24,8 @@ pub struct Test<'a> {
     pub variant: &'a str,
     /// Length in the task's unit.
     pub test_len: usize,
+    /// The lower end of a range of lengths that ends there.
+    pub from_len: Option<usize>,
     /// Options of all evaluations of the run.
     pub eval: &'a EvalSpec,
     /// Positions that tokens get.
@@ -39,50 +42,64 @@ pub struct Test<'a> {
     pub cached: bool,
 }
 
+/// A batch of a test set: rows of one length.
+pub struct Part {
+    /// Their length, in the task's unit.
+    pub length: usize,
+    /// The number of the batch among those of this length.
+    pub index: u64,
+    /// The first of its rows in the task's test set of this length.
+    pub first_row: usize,
+    /// The rows.
+    pub batch: Batch,
+    /// Where their tokens stand.
+    pub positions: Positions,
+}
+
 impl Test<'_> {
-    /// The test set, with its positions.
-    pub fn batches(&self, task: &dyn Task) -> impl Iterator<Item = (Batch, Positions)> {
-        let batches = TestSet::new(task, self.test_len)
-            .batches((self.eval.batch_tokens / task.seq_len(self.test_len)).max(1));
-        batches.enumerate().map(|(index, batch)| {
+    /// The test set, length by length, with its positions.
+    pub fn parts(&self, task: &dyn Task) -> impl Iterator<Item = Part> {
+        let rows = TestRows::new(task, (self.from_len, self.test_len), self.eval.seed);
+        let batches = rows.batches(task, self.eval.batch_tokens);
+        batches.map(|(length, index, first_row, batch)| {
             // Sampled positions are drawn anew for every batch, from a stream of this length alone.
-            let mut stream = Stream::new(
-                self.seed,
-                &format!("test-positions {}", self.test_len),
-                index as u64,
-            );
+            let mut stream = Stream::new(self.seed, &format!("test-positions {length}"), index);
             let positions = self
                 .positions
                 .sample_test(batch.seq_len, &mut |bound| stream.below(bound));
-            let coordinates = self.coordinates;
-            let positions = coordinates.of(task, self.test_len, &batch, positions);
-            (batch, positions)
+            let positions = self.coordinates.of(task, length, &batch, positions);
+            Part {
+                length,
+                index,
+                first_row,
+                batch,
+                positions,
+            }
         })
     }
 
-    /// The answers to batch `index`, decoded token by token; `None` if a signal asked to stop.
+    /// The answers to a batch, decoded token by token; `None` if a signal asked to stop.
     fn decode(
         &self,
-        index: u64,
-        batch: &Batch,
+        part: &Part,
         task: &dyn Task,
         model: &Transformer,
         device: &Device,
     ) -> Option<Vec<i64>> {
         // A decoder does not know the final length, so sampled positions are drawn anew for every
         // token.
-        let name = format!("decode-positions {}", self.test_len);
-        let mut stream = Stream::new(self.seed, &name, index);
+        let name = format!("decode-positions {}", part.length);
+        let mut stream = Stream::new(self.seed, &name, part.index);
         let mut positions = |seq_len: usize| {
             let sampled = self
                 .positions
                 .sample_test(seq_len, &mut |bound| stream.below(bound));
-            self.coordinates.of(task, self.test_len, batch, sampled)
+            self.coordinates.of(task, part.length, &part.batch, sampled)
         };
         let reads_its_answers = task.reads_its_answers();
         greedy(
             model,
-            batch,
+            &part.batch,
             reads_its_answers,
             &mut positions,
             self.cached,
@@ -103,24 +120,30 @@ pub fn score(
     let mut sums = Sums::new(seq_len, task.groups().len());
     sums.denominators = test.denominators.then(Default::default);
     sums.blocks = Blocks::of(task);
-    for (index, (batch, positions)) in test.batches(task).enumerate() {
+    for part in test.parts(task) {
         if signals::asked().is_some() {
             return None;
         }
         let decoded = if test.greedy {
-            Some(test.decode(index as u64, &batch, task, model, device)?)
+            Some(test.decode(&part, task, model, device)?)
         } else {
             None
         };
-        let first_row = sums.rows as usize;
-        let rows = first_row..first_row + batch.rows;
+        let rows = part.first_row..part.first_row + part.batch.rows;
         sums.places = rows
-            .map(|row| task.scored_place(test.test_len, row))
+            .map(|row| task.scored_place(part.length, row))
             .collect();
-        sums.add(&batch, &positions, model, device, scoring, decoded);
+        sums.add(
+            &part.batch,
+            &part.positions,
+            model,
+            device,
+            scoring,
+            decoded,
+        );
         // Groups go by the row's number in the whole test set, not in the batch.
         for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
-            if let Some(group) = task.group(test.test_len, first_row + row) {
+            if let Some(group) = task.group(part.length, part.first_row + row) {
                 sums.groups[group].0 += u64::from(exact);
                 sums.groups[group].1 += 1;
             }
@@ -150,7 +173,9 @@ pub fn score(
         metrics,
         loss_by_position,
         loss_by_block: sums.blocks.as_ref().map_or_else(Vec::new, Blocks::means),
-        distinct_rows: distinct_rows(task, test.test_len),
+        distinct_rows: TestRows::new(task, (test.from_len, test.test_len), test.eval.seed)
+            .distinct(task),
+        from_len: test.from_len,
         denominators: sums.denominators.as_ref().map(|counted| Denominators {
             count: counted.count(),
             negative: counted.negative(),
@@ -158,30 +183,6 @@ pub fn score(
         }),
     })
 }
-
-/// The distinct rows of the test set of a task with answers, where some repeat.
-pub fn distinct_rows(task: &dyn Task, test_len: usize) -> Option<u64> {
-    if task.scoring() != Scoring::Answer {
-        return None;
-    }
-    let set = TestSet::new(task, test_len);
-    let mut seen = HashSet::new();
-    for batch in set.batches(DISTINCT_ROWS) {
-        let rows = batch.inputs.chunks(batch.seq_len);
-        let whole = rows.zip(batch.targets.chunks(batch.seq_len));
-        for (read, answered) in whole {
-            let mut hasher = blake3::Hasher::new();
-            for id in read.iter().chain(answered) {
-                hasher.update(&id.to_le_bytes());
-            }
-            seen.insert(*hasher.finalize().as_bytes());
-        }
-    }
-    Some(seen.len() as u64).filter(|distinct| *distinct < set.rows() as u64)
-}
-
-/// Rows that are made at once to be counted.
-const DISTINCT_ROWS: usize = 64;
 
 /// Sums over a test set, by position and by row.
 struct Sums {
@@ -362,6 +363,7 @@ pub fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: Str
         loss_by_position,
         loss_by_block: Vec::new(),
         distinct_rows: None,
+        from_len: None,
         denominators: None,
     }
 }

@@ -364,6 +364,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             loss_by_position: Vec::new(),
             loss_by_block: Vec::new(),
             distinct_rows: None,
+            from_len: None,
             denominators: None,
         }],
         environment: Environment {

@@ -2,8 +2,8 @@
 
 use crate::common::{Scratch, TINY, exits, longreach};
 use longreach::plan::planner::plan;
-use longreach::run::score::distinct_rows;
 use longreach::run::task::build_task;
+use longreach::run::test_rows::TestRows;
 use results::RunRecord;
 use std::collections::BTreeSet;
 
@@ -34,7 +34,10 @@ fn rows_that_repeat_are_counted_once() {
             let both = each(&batch.inputs).into_iter().zip(each(&batch.targets));
             let distinct = both.collect::<BTreeSet<_>>().len();
             let expected = (distinct < rows).then_some(distinct as u64);
-            assert_eq!(distinct_rows(task.as_ref(), length), expected);
+            assert_eq!(
+                TestRows::new(task.as_ref(), (None, length), 0).distinct(task.as_ref()),
+                expected
+            );
             assert!(
                 length > 2 || expected.is_some() == fewer,
                 "{distinct} of {rows}"

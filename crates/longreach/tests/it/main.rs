@@ -29,6 +29,7 @@ mod mixed;
 mod mutations;
 mod places;
 mod processes;
+mod ranges;
 mod recorded;
 mod reevaluation;
 mod resume;

@@ -7,7 +7,7 @@ use super::naming;
 use super::roles::Roles;
 use super::varied;
 use crate::metric;
-use crate::record::{RunRecord, TaskFacts};
+use crate::record::{RunRecord, TaskFacts, length_text};
 use crate::text::{self, list, short_hash, times};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,8 +26,10 @@ pub(crate) struct Setting<'a> {
     pub methods: Vec<Method>,
     /// What the methods' names are values of: `base`, or `positions, pe`.
     pub axes: String,
-    /// Test lengths, ascending.
+    /// Test lengths, ascending; of a range its upper end.
     pub lengths: Vec<usize>,
+    /// The lower ends of ranges, by their upper ends.
+    pub ranges: BTreeMap<usize, usize>,
     /// Metrics with a table, the leading one first.
     pub metrics: Vec<String>,
     /// Every metric recorded or derived, for the long form.
@@ -155,8 +157,18 @@ impl Setting<'_> {
         (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0))
     }
 
+    /// A test length as tables head it: `100`, or `51..100`.
+    pub(crate) fn length(&self, len: usize) -> String {
+        length_text(self.ranges.get(&len).copied(), len)
+    }
+
+    /// All test lengths as tables head them.
+    pub(crate) fn headings(&self) -> impl Iterator<Item = String> + '_ {
+        self.lengths.iter().map(|len| self.length(*len))
+    }
+
     pub(crate) fn unit_count(&self, len: usize) -> String {
-        format!("{len} {}", self.task.unit)
+        format!("{} {}", self.length(len), self.task.unit)
     }
 }
 
@@ -187,7 +199,7 @@ pub(crate) fn settings<'a>(
     }
     let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
     let parts = by_key.into_iter().flat_map(|(key, runs)| {
-        let parts = comparable(&runs).into_iter();
+        let parts = comparable(&runs).into_iter().flat_map(by_ranges);
         parts.map(move |part| (key, part))
     });
     let parts: Vec<(Key<'a>, Part<'a>)> = parts.collect();
@@ -222,6 +234,43 @@ fn attach_halves<'a>(settings: &mut [Setting<'a>], halves: &[&'a RunRecord]) {
     for run in groups.flat_map(|group| &mut group.runs) {
         run.half = by_run.get(&(&*run.experiment, &*run.run_id)).copied();
     }
+}
+
+/// The runs of a part by what they were tested on where that differs at an upper end: a column
+/// of a table is one test.
+fn by_ranges(part: Part<'_>) -> Vec<Part<'_>> {
+    let mut at: BTreeMap<usize, BTreeSet<Option<usize>>> = BTreeMap::new();
+    let rows = part.runs.iter().flat_map(|run| &run.evals);
+    rows.for_each(|row| {
+        at.entry(row.test_len).or_default().insert(row.from_len);
+    });
+    at.retain(|_, ranges| ranges.len() > 1);
+    if at.is_empty() {
+        return vec![part];
+    }
+    let mut parts: BTreeMap<String, Vec<&RunRecord>> = BTreeMap::new();
+    for run in part.runs {
+        let rows = run
+            .evals
+            .iter()
+            .filter(|row| at.contains_key(&row.test_len));
+        let tested: BTreeSet<(usize, String)> =
+            rows.map(|row| (row.test_len, row.length())).collect();
+        let tested: Vec<String> = tested.into_iter().map(|(_, length)| length).collect();
+        parts.entry(list(&tested, 4)).or_default().push(run);
+    }
+    let parts = parts.into_iter().map(|(tested, runs)| {
+        let tested = match tested.as_str() {
+            "" => "not tested there".to_owned(),
+            _ => format!("tested at {tested}"),
+        };
+        let label = match part.label.as_str() {
+            "" => tested,
+            label => format!("{label}, {tested}"),
+        };
+        Part { label, runs }
+    });
+    parts.collect()
 }
 
 /// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the
@@ -300,6 +349,8 @@ fn setting<'a>(
             .map(|(_, row)| row)
     };
     let lengths = lengths(rows().map(|row| row.test_len), &name, &mut notes);
+    let ranges = rows().filter_map(|row| Some((row.test_len, row.from_len?)));
+    let ranges = ranges.collect();
     let recorded: BTreeSet<&String> = rows().flat_map(|row| row.metrics.keys()).collect();
     let recorded: Vec<String> = recorded.into_iter().cloned().collect();
     let mut metrics = metric::shown(task, &recorded);
@@ -328,6 +379,7 @@ fn setting<'a>(
         methods,
         axes,
         lengths,
+        ranges,
         metrics,
         all_metrics,
         in_length,

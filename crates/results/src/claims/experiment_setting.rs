@@ -81,7 +81,9 @@ pub(super) fn tested(length: Length, setting: &Setting<'_>) -> Vec<usize> {
     let tested =
         |is: &dyn Fn(usize) -> bool| setting.lengths.iter().copied().filter(|&l| is(l)).collect();
     match length {
-        Length::Exactly(n) => tested(&|l| l == n),
+        // At the upper end of a range no single length was tested.
+        Length::Exactly(n) => tested(&|l| l == n && !setting.ranges.contains_key(&l)),
+        Length::Range(from, to) => tested(&|l| l == to && setting.ranges.get(&l) == Some(&from)),
         Length::In => setting.in_length.into_iter().collect(),
         Length::Times(x) => tested(&|l| l as f64 == (x * train).round()),
         Length::Beyond(x) => tested(&|l| l as f64 > x * train),

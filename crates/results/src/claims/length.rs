@@ -1,16 +1,19 @@
 //! Test lengths as claims write them: absolute, or as multiples of the training length.
 
+use crate::record::length_range;
 use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A test length: `512`, or in multiples of the training length `"2x"`, `">1x"` (every tested one
+/// A test length: `512`, a range of them `"51..100"`, or in multiples of the training length `"2x"`, `">1x"` (every tested one
 /// beyond), `">=4x"`, `"<=1x"`; `"in"` is the length at which the in-length score is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawLength", into = "RawLength")]
 pub enum Length {
     /// In the task's unit.
     Exactly(usize),
+    /// A range of lengths, as tests draw them.
+    Range(usize, usize),
     /// The training length, or the longest one tested below it.
     In,
     /// A multiple of the training length.
@@ -41,13 +44,19 @@ impl TryFrom<RawLength> for Length {
         };
         let wrong = || {
             format!(
-                "{:?} is no length; allowed: 512, \"in\", \"2x\", \">1x\", \">=4x\", \
-                 \"<=1x\"",
+                "{:?} is no length; allowed: 512, \"51..100\", \"in\", \"2x\", \">1x\", \
+                 \">=4x\", \"<=1x\"",
                 text::name(&text, 40)
             )
         };
         if text == "in" {
             return Ok(Length::In);
+        }
+        if let Some((from, to)) = length_range(&text) {
+            return match 0 < from && from < to {
+                true => Ok(Length::Range(from, to)),
+                false => Err(wrong()),
+            };
         }
         type Form = fn(f64) -> Length;
         let forms: [(&str, Form); 4] = [
@@ -81,6 +90,7 @@ impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Length::Exactly(n) => write!(f, "{n}"),
+            Length::Range(from, to) => write!(f, "{from}..{to}"),
             Length::In => write!(f, "in"),
             Length::Times(x) => write!(f, "{x}x"),
             Length::Beyond(x) => write!(f, ">{x}x"),

@@ -84,14 +84,17 @@ impl Comparison {
         note(a.spec != b.spec, "specification");
         note(a.seed != b.seed, "seed");
         let rows =
-            |record: &RunRecord| -> BTreeMap<(String, usize), (EvalStatus, BTreeMap<String, f64>)> {
+            |record: &RunRecord| -> BTreeMap<(String, usize, String), (EvalStatus, BTreeMap<String, f64>)> {
                 let row = |row: &crate::record::EvalRow| {
                     let metrics = row
                         .metrics
                         .iter()
                         .map(|(name, metric)| (name.clone(), metric.value))
                         .collect();
-                    ((row.variant.clone(), row.test_len), (row.status, metrics))
+                    (
+                        (row.variant.clone(), row.test_len, row.length()),
+                        (row.status, metrics),
+                    )
                 };
                 record.evals.iter().map(row).collect()
             };
@@ -105,7 +108,7 @@ impl Comparison {
             };
             note(
                 status != other_status,
-                &format!("status of {} at {}", text::name(&key.0, 40), key.1),
+                &format!("status of {} at {}", text::name(&key.0, 40), key.2),
             );
             for (metric, value) in metrics {
                 let Some(other) = others.get(metric).filter(|other| *other != value) else {
@@ -157,17 +160,17 @@ pub fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
         .iter()
         .filter(|row| row.status != EvalStatus::Skipped)
     {
-        let other = b
-            .evals
-            .iter()
-            .find(|other| other.variant == row.variant && other.test_len == row.test_len);
+        let other = b.evals.iter().find(|other| {
+            (&other.variant, other.test_len, other.from_len)
+                == (&row.variant, row.test_len, row.from_len)
+        });
         let Some(other) = other.filter(|other| other.status != EvalStatus::Skipped) else {
             continue;
         };
         if (row.status, &row.metrics) != (other.status, &other.metrics) {
             scores += 1;
             first.get_or_insert_with(|| {
-                format!("{} at {}", text::name(&row.variant, 40), row.test_len)
+                format!("{} at {}", text::name(&row.variant, 40), row.length())
             });
         }
     }

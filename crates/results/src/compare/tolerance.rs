@@ -102,7 +102,7 @@ fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
     let curve = record.train.loss_curve.iter();
     let curve = curve.map(|p| (format!("training loss at step {}", p.step), p.loss_nats));
     let named = |row: &EvalRow, after: String| -> Vec<(String, f64)> {
-        let name = |name: &str| format!("{name} of {} at {}{after}", row.variant, row.test_len);
+        let name = |name: &str| format!("{name} of {} at {}{after}", row.variant, row.length());
         let metrics = row.metrics.iter();
         metrics
             .map(|(metric, found)| (name(metric), found.value))

@@ -159,6 +159,12 @@ fn score_rows<'a>(
     table.ints("train_len", lengths);
     let lengths = rows.iter().map(|(.., row, _)| Some(row.test_len as u64));
     table.ints("test_len", lengths);
+    let from = rows
+        .iter()
+        .map(|(.., row, _)| row.from_len.map(|from| from as u64));
+    if from.clone().any(|from| from.is_some()) {
+        table.ints("from_len", from);
+    }
     let statuses = rows
         .iter()
         .map(|(.., row, _)| Some(eval_status(row.status).to_owned()));

@@ -368,6 +368,26 @@ fn perplexity_is_better_when_lower_and_chance_is_near() {
 }
 
 #[test]
+fn a_range_is_named_by_its_ends_and_no_length_by_its_upper_end() {
+    let mut records = three();
+    let above = |length: Value, records: &[RunRecord]| {
+        let value = json!({ "kind": "above", "methods": ["a"], "lengths": [length], "value": 0.1 });
+        verdict(value, records)
+    };
+    assert_eq!(above(json!(32), &records), Verdict::Agrees);
+    assert_eq!(above(json!("17..32"), &records), Verdict::NotTested);
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        row.from_len = (row.test_len == 32).then_some(17);
+    }
+    assert_eq!(above(json!("17..32"), &records), Verdict::Agrees);
+    for other in [json!(32), json!("16..32"), json!("17..64")] {
+        assert_eq!(above(other, &records), Verdict::NotTested);
+    }
+    // Multiples of the training length go by the upper end.
+    assert_eq!(above(json!("2x"), &records), Verdict::Agrees);
+}
+
+#[test]
 fn claims_are_read_strictly() {
     let read = |text: &str| serde_json::from_str::<Claims>(text).map_err(|e| e.to_string());
     let of = |lengths: &str| {
@@ -375,13 +395,17 @@ fn claims_are_read_strictly() {
             r#"{{ "claim": [{{ "metric": "m", "kind": "below", "methods": ["a"], "lengths": {lengths}, "value": 1 }}] }}"#
         ))
     };
-    let good = of(r#"[512, "in", "1.5x", ">1x", ">=4x", "<=1x"]"#).unwrap();
+    let good = of(r#"[512, "51..100", "in", "1.5x", ">1x", ">=4x", "<=1x"]"#).unwrap();
     let again = read(&serde_json::to_string(&good).unwrap()).unwrap();
     assert_eq!(again, good);
     for bad in [
         r#"["x"]"#,
         r#"["-1x"]"#,
         r#"["2"]"#,
+        r#"["100..51"]"#,
+        r#"["0..51"]"#,
+        r#"["51..51"]"#,
+        r#"["51.."]"#,
         "[0]",
         r#"[">infx"]"#,
         r#"["NaNx"]"#,

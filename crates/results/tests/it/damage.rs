@@ -25,6 +25,7 @@ fn scored() -> RunRecord {
         loss_by_position: Vec::new(),
         loss_by_block: Vec::new(),
         distinct_rows: None,
+        from_len: None,
         ..record.evals[index].clone()
     };
     let [first, second] = [vec![row(0), row(1)], vec![row(0)]];
@@ -294,6 +295,7 @@ fn too_much_is_refused_before_it_is_read() {
             loss_by_position: vec![],
             loss_by_block: Vec::new(),
             distinct_rows: None,
+            from_len: None,
             ..row.clone()
         })
         .collect();

@@ -91,6 +91,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
                 },
                 loss_by_block: vec![],
                 distinct_rows: None,
+                from_len: None,
                 denominators: None,
             }
         };

@@ -1624,3 +1624,56 @@ fn test_rows_that_repeat_are_told_in_the_definition() {
     let page = page(&records);
     assert!(page.contains(&told), "{told}: {page}");
 }
+
+/// The records of an experiment whose test at 32 is a range.
+fn ranged() -> Vec<RunRecord> {
+    let mut records = copy_experiment(2);
+    for record in &mut records {
+        for row in record.evals.iter_mut().filter(|row| row.test_len == 32) {
+            row.from_len = Some(17);
+        }
+    }
+    records
+}
+
+#[test]
+fn a_range_is_a_column_named_by_its_ends() {
+    let plain = copy_experiment(2);
+    let (before, after) = (
+        report(&plain, &[], &spec()).unwrap(),
+        report(&ranged(), &[], &spec()).unwrap(),
+    );
+    let page = text(&after, "report.md");
+    assert!(page.contains("| 17..32 |"), "{page}");
+    // The numbers are those of the rows, and all else is as without a range.
+    assert_eq!(page.replace("17..32", "32"), text(&before, "report.md"));
+    let (before, after) = (text(&before, "results.csv"), text(&after, "results.csv"));
+    assert!(!before.contains("from_len"));
+    let mut with = csv::Reader::from_reader(after.as_bytes());
+    let heads = with.headers().unwrap().clone();
+    let at = |name: &str| heads.iter().position(|head| head == name).unwrap();
+    for row in with.records().map(Result::unwrap) {
+        let expected = if &row[at("test_len")] == "32" {
+            "17"
+        } else {
+            ""
+        };
+        assert_eq!(&row[at("from_len")], expected);
+    }
+}
+
+#[test]
+fn runs_tested_at_a_length_and_over_a_range_that_ends_there_are_apart() {
+    let mut records = copy_experiment(2);
+    let mut others = ranged();
+    for record in &mut others {
+        record.run_id = hex(&format!("ranged {}", record.run_id));
+        record.experiment = "ranged".into();
+    }
+    records.extend(others);
+    let page = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    assert!(
+        page.contains("tested at 17..32") && page.contains("tested at 32"),
+        "{page}"
+    );
+}

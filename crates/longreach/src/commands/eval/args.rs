@@ -3,7 +3,7 @@
 use crate::commands::completions;
 use crate::device::DeviceName;
 use crate::plan::memory::MemoryLimit;
-use crate::plan::spec::Decode;
+use crate::plan::spec::{Decode, TestLen};
 use burn::tensor::Device;
 use clap_complete::engine::ArgValueCandidates;
 use std::path::PathBuf;
@@ -20,9 +20,10 @@ pub struct Args {
     /// repeat to require several
     #[arg(long = "where", value_name = "KEY=VALUE")]
     pub filters: Vec<String>,
-    /// Test lengths in the task's unit [default: those of the run]
+    /// Test lengths in the task's unit, and ranges of them such as 51..100 [default: those of the
+    /// run]
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
-    pub lengths: Option<Vec<usize>>,
+    pub lengths: Option<Vec<TestLen>>,
     /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change in the
     /// trained encoding, a whole encoding with `kind`, or add = { kind = ... } to stack one on the
     /// trained encoding

@@ -5,7 +5,7 @@ use crate::commands::eval::variants::variants;
 use crate::exit::{Exit, Failure};
 use crate::plan::eval::Scores;
 use crate::plan::memory::{MemoryLimit, TaskSizes};
-use crate::plan::spec::{EvalSpec, Job, RunSpec};
+use crate::plan::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
 use crate::run::task::build_task;
 use crate::run::worker::skipped_fits;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
@@ -94,11 +94,18 @@ pub fn prepare(
     if record.status == RunStatus::Diverged {
         return Ok(None);
     }
-    let lengths = request
-        .lengths
-        .clone()
-        .unwrap_or_else(|| job.spec.eval.test_lens.clone());
+    let own = &job.spec.eval.test_lens;
+    let asked: Option<TestLens> = request.lengths.clone().map(Into::into);
+    let lengths = asked.unwrap_or_else(|| own.clone());
+    check_columns(&lengths, own)?;
     let task = task(&job, &lengths, tasks)?;
+    lengths.check(task.as_ref()).map_err(|error| {
+        let message = format!(
+            "--lengths {}: {}\n  = allowed: {}\n  = help: {}",
+            error.value, error.problem, error.allowed, error.hint
+        );
+        Failure::new(Exit::Config, message)
+    })?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
     let (variants, variant_notes) =
@@ -187,16 +194,34 @@ pub fn evaluation_path(directory: &Path, id: &str) -> PathBuf {
     directory.join(EVALS_DIR).join(format!("{id}.json"))
 }
 
+/// Refuses a length where the run was tested over a range that ends there, and the other way round:
+/// a table has one column for both.
+fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
+    let differs = |asked: &&TestLen| {
+        let mut own = own.written().iter();
+        own.any(|own| own.to() == asked.to() && own != *asked)
+    };
+    let Some(asked) = lengths.written().iter().find(differs) else {
+        return Ok(());
+    };
+    let message = format!(
+        "--lengths {asked}: the run was tested at another length or range that ends at {}, and a \
+         table has one column for both\n  = help: choose another upper end",
+        asked.to()
+    );
+    Err(Failure::new(Exit::Config, message))
+}
+
 /// Checks `--lengths`.
 ///
 /// # Errors
 ///
 /// [`Exit::Config`] for none, a repeated one, or one out of range.
-pub fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
-    let distinct: std::collections::BTreeSet<&usize> = lengths.iter().collect();
+pub fn check_lengths(lengths: &[TestLen]) -> Result<(), Failure> {
+    let distinct: std::collections::BTreeSet<usize> = lengths.iter().map(TestLen::to).collect();
     if lengths.is_empty()
-        || lengths.contains(&0)
-        || lengths.iter().any(|length| *length > 1 << 22)
+        || distinct.contains(&0)
+        || distinct.iter().any(|length| *length > 1 << 22)
         || distinct.len() < lengths.len()
     {
         let shown = lengths

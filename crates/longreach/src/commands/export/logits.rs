@@ -81,6 +81,8 @@ pub fn write(request: &Args) -> Result<String, Failure> {
             let test = Test {
                 variant: &variant.name,
                 test_len,
+                // Of a range the rows of its upper end.
+                from_len: None,
                 eval: &eval,
                 positions,
                 seed: spec.seed,
@@ -89,9 +91,10 @@ pub fn write(request: &Args) -> Result<String, Failure> {
                 greedy: false,
                 cached: false,
             };
-            let Some((batch, positions)) = test.batches(task.as_ref()).next() else {
+            let Some(part) = test.parts(task.as_ref()).next() else {
                 continue;
             };
+            let (batch, positions) = (part.batch, part.positions);
             let encoding = rebuild_encoding(spec, encoding, &weights, &device).map_err(built)?;
             model = model.with_encoding(encoding);
             let pass = tiny_transformer::Pass {

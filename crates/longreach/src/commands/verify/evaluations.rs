@@ -3,6 +3,7 @@
 use super::numbers::rows;
 use super::{Findings, Subject};
 use crate::plan::spec::{EvalSpec, Job, RunSpec};
+use crate::plan::test_lens::TestLens;
 use crate::run::task::build_task;
 use crate::units::count;
 use results::record::TrainFacts;
@@ -24,7 +25,7 @@ impl Evaluation {
     pub(super) fn job(&self, run: &Job) -> Job {
         let mut spec = self.spec.clone();
         spec.eval.every = None;
-        spec.eval.during.clear();
+        spec.eval.during = TestLens::default();
         Job {
             run_id: self.record.run_id.clone(),
             spec,

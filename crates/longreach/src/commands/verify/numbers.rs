@@ -7,7 +7,8 @@ use crate::plan::spec::RunSpec;
 use crate::run::blocks::Blocks;
 use crate::run::evaluate::unsupported;
 use crate::run::record::task_facts;
-use crate::run::score::{distinct_rows, metric_names};
+use crate::run::score::metric_names;
+use crate::run::test_rows::TestRows;
 use results::RunRecord;
 use results::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
 use results::record::{EvalRow, EvalStatus, RunStatus};
@@ -197,7 +198,11 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     if let Some(name) = missing {
         return Some(format!("has no {name}"));
     }
-    let rows = task.test_rows(row.test_len) as u64;
+    if row.from_len != eval.test_lens.from(index) {
+        return Some("is over another range of lengths".to_owned());
+    }
+    let tested = TestRows::new(task, (row.from_len, row.test_len), eval.seed);
+    let rows = tested.count() as u64;
     let tokens = rows.saturating_mul(seq_len as u64);
     for (name, metric) in &row.metrics {
         let is_distance = eval.attention_distance && name.starts_with(ATTENTION_DISTANCE);
@@ -226,7 +231,7 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
         }
     }
     // A record of a version before they were counted has no number.
-    if row.distinct_rows.is_some() && row.distinct_rows != distinct_rows(task, row.test_len) {
+    if row.distinct_rows.is_some() && row.distinct_rows != tested.distinct(task) {
         return Some("counts other distinct rows than its test has".to_owned());
     }
     let transformer = &spec.model.transformer;

@@ -2,16 +2,16 @@
 
 use super::LONGEST;
 use crate::plan::key::{Key, Kind, key};
-use Kind::{Name, Text, Truth, Whole, Wholes};
+use Kind::{Lengths, Name, Text, Truth, Whole};
 
 /// In the order of a file.
 pub(super) const KEYS: &[Key] = &[
     key(
         "eval.test_lens",
-        Wholes(1, LONGEST),
+        Lengths(1, LONGEST),
         None,
-        "[64, 128, 256]",
-        "1 to 1000 lengths to test at, in the task's unit.",
+        "[64, 128, \"129..256\"]",
+        "1 to 1000 lengths to test at, in the task's unit; `\"51..100\"`: every row draws its own.",
     ),
     key(
         "eval.seed",
@@ -64,7 +64,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "eval.during",
-        Wholes(1, LONGEST),
+        Lengths(1, LONGEST),
         Some("eval.test_lens"),
         "[64, 256]",
         "The test lengths scored while training, under the trained encoding; some of `test_lens`.",

@@ -103,7 +103,7 @@ fn the_listed_ranges_are_those_that_are_checked() {
         // Ends that depend on another key are lower than those listed.
         let (low, high, is_list) = match key.kind {
             Kind::Whole(low, high) => (low, high, false),
-            Kind::Wholes(low, high) => (low, high, true),
+            Kind::Wholes(low, high) | Kind::Lengths(low, high) => (low, high, true),
             Kind::Number(low, high) => {
                 for value in [low - 1.0, high * 2.0] {
                     let error = refused(key.path, format!("{value:?}"));

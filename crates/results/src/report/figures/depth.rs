@@ -51,7 +51,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         subtitle: setting.name.clone(),
         x_label: format!("test length ({})", setting.task.unit),
         y_label: "depth: share of the text before the queried item".into(),
-        columns: setting.lengths.iter().map(ToString::to_string).collect(),
+        columns: setting.headings().collect(),
         rows: depths
             .iter()
             .map(|((from, to), _)| format!("{from} to {to} %"))

@@ -52,7 +52,7 @@ fn figure(setting: &Setting<'_>) -> Figure {
         subtitle: setting.name.clone(),
         x_label: format!("test length ({})", setting.task.unit),
         y_label: axis(setting).into(),
-        columns: setting.lengths.iter().map(ToString::to_string).collect(),
+        columns: setting.headings().collect(),
         rows: setting.methods.iter().map(|m| m.name.clone()).collect(),
         grids: vec![Grid {
             name: String::new(),

@@ -39,6 +39,7 @@ const HEAD: [&str; 18] = [
 #[derive(Default)]
 struct Number {
     test_len: String,
+    from_len: String,
     metric: String,
     value: String,
     n: String,
@@ -52,14 +53,28 @@ pub(crate) fn results_csv(settings: &[Setting<'_>]) -> Result<String, ReportErro
     for setting in settings {
         for group in &setting.groups {
             for run in &group.runs {
-                rows.extend(run_rows(setting, group, run));
+                rows.extend(run_rows(setting, group, run, has_ranges(settings)));
             }
         }
     }
-    csv_text("results.csv", &HEAD, &rows)
+    let mut head = HEAD.to_vec();
+    if has_ranges(settings) {
+        head.push("from_len");
+    }
+    csv_text("results.csv", &head, &rows)
 }
 
-fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<String>> {
+/// Whether some rows were tested over a range of lengths, whose lower ends are then a column.
+fn has_ranges(settings: &[Setting<'_>]) -> bool {
+    settings.iter().any(|setting| !setting.ranges.is_empty())
+}
+
+fn run_rows(
+    setting: &Setting<'_>,
+    group: &Group<'_>,
+    run: &Run<'_>,
+    has_ranges: bool,
+) -> Vec<Vec<String>> {
     let labels = run.labels.iter();
     let labels: Vec<String> = labels.map(|l| format!("{}={}", l.key, l.text)).collect();
     let labels = labels.join("; ");
@@ -74,7 +89,7 @@ fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<
     let by_variant: BTreeMap<&str, &str> = by_variant.collect();
     let learned = |variant: &str| (*by_variant.get(variant).unwrap_or(&"")).to_owned();
     let row = |variant: &str, number: Number| {
-        vec![
+        let mut row = vec![
             run.experiment.clone(),
             setting.task.kind.clone(),
             setting.task.unit.clone(),
@@ -93,7 +108,9 @@ fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<
             methods::encoding(group, variant),
             methods::positions(group, variant),
             learned(variant),
-        ]
+        ];
+        row.extend(has_ranges.then_some(number.from_len));
+        row
     };
     let stopped = run.diverged.as_ref();
     let stopped = stopped.map_or(String::new(), |d| {
@@ -123,6 +140,7 @@ fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<
 /// The numbers of one evaluation, or the reason for having none. `stopped`: where the run diverged.
 fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> {
     let test_len = eval.test_len.to_string();
+    let from_len = eval.from_len.map_or(String::new(), |from| from.to_string());
     let reason = eval.reason.clone().unwrap_or_default();
     let absent = match eval.status {
         EvalStatus::Ok => None,
@@ -134,6 +152,7 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
         let is_unexplained = reason.is_empty() && eval.status == EvalStatus::Diverged;
         return vec![Number {
             test_len,
+            from_len,
             metric: setting.lead().to_owned(),
             status,
             reason: if is_unexplained {
@@ -149,6 +168,7 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
         let is_finite = value.is_finite();
         Some(Number {
             test_len: test_len.clone(),
+            from_len: from_len.clone(),
             metric: name.clone(),
             value: if is_finite {
                 value.to_string()

@@ -23,7 +23,7 @@ fn table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table
     let is_whole = sweep.rows.iter().all(|row| row.wavelengths.is_some());
     let absent = if is_whole { "" } else { " -: not recorded." };
     let columns = ["base", "longest wavelength", "pairs beyond training"].map(String::from);
-    let lengths = setting.lengths.iter().map(|l| l.to_string());
+    let lengths = setting.headings();
     Table {
         slug: slug(setting, slug_name),
         title: format!("{}{of}", sweep.key),

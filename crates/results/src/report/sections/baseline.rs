@@ -84,7 +84,7 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
         ),
         definition: definition(setting, metric),
         columns: std::iter::once("method".to_string())
-            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .chain(setting.headings())
             .collect(),
         rows,
         ..Table::default()

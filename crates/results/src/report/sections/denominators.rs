@@ -27,7 +27,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let lengths = setting.lengths.iter().map(ToString::to_string);
+    let lengths = setting.headings();
     let heads = ["method", "denominators"].map(String::from);
     vec![Table {
         slug: slug(setting, "denominators"),

@@ -61,7 +61,7 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
             .into(),
         definition: definition(setting, metric),
         columns: std::iter::once("method".to_string())
-            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .chain(setting.headings())
             .chain(learning)
             .collect(),
         rows,

@@ -89,7 +89,9 @@ fn reach_text(setting: &Setting<'_>, method: &Method) -> String {
     };
     match reach.test_len {
         None => "none".into(),
-        Some(len) if reach.is_longest => format!("≥ {} ({len})", setting.times(len)),
-        Some(len) => format!("{} ({len})", setting.times(len)),
+        Some(len) if reach.is_longest => {
+            format!("≥ {} ({})", setting.times(len), setting.length(len))
+        }
+        Some(len) => format!("{} ({})", setting.times(len), setting.length(len)),
     }
 }

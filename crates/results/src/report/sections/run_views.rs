@@ -125,7 +125,7 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
         let cells = lengths.iter().map(|len| cell(variant, *len));
         std::iter::once(Cell::from(variant)).chain(cells).collect()
     };
-    let lengths_text = lengths.iter().map(usize::to_string);
+    let lengths_text = lengths.iter().map(|len| setting.length(*len));
     (!lengths.is_empty()).then(|| Table {
         columns: std::iter::once(metric.to_owned())
             .chain(lengths_text)

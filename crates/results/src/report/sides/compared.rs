@@ -25,6 +25,9 @@ pub struct ComparedSetting {
     pub unit: String,
     /// Test lengths in both, ascending.
     pub lengths: Vec<usize>,
+    /// The same as tables head them: `100`, or `51..100` for a range.
+    #[serde(skip)]
+    pub headings: Vec<String>,
     /// Test lengths that only the first set has.
     pub lengths_only_first: Vec<usize>,
     /// Test lengths that only the second set has.
@@ -44,6 +47,9 @@ pub struct Score {
     pub method: String,
     /// Test length.
     pub test_len: usize,
+    /// The lower end of a range of lengths, whose upper end `test_len` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_len: Option<usize>,
     /// The mean with its interval in the first set, or why there is none.
     pub first: String,
     /// The same in the second set.
@@ -74,7 +80,10 @@ pub(super) fn compare(
         all.filter(|len| !other.lengths.contains(len)).collect()
     };
     let in_both = first.lengths.iter().copied();
-    let lengths: Vec<usize> = in_both.filter(|len| second.lengths.contains(len)).collect();
+    let is_shared = |len: &usize| {
+        second.lengths.contains(len) && first.ranges.get(len) == second.ranges.get(len)
+    };
+    let lengths: Vec<usize> = in_both.filter(is_shared).collect();
     let mut scores = Vec::new();
     for (ours, theirs) in &methods.pairs {
         for &len in &lengths {
@@ -87,6 +96,7 @@ pub(super) fn compare(
         definition: first.definition(metric),
         lower_is_better: metric::lower_is_better(metric),
         unit: first.task.unit.clone(),
+        headings: lengths.iter().map(|len| first.length(*len)).collect(),
         lengths,
         lengths_only_first: only(first, second),
         lengths_only_second: only(second, first),
@@ -120,6 +130,7 @@ fn score(
     Some(Score {
         method: either(&first.1.name, &second.1.name),
         test_len: len,
+        from_len: first.0.ranges.get(&len).copied(),
         first: point_text(metric, &before),
         second: point_text(metric, &after),
         difference: difference.map_or_else(String::new, |d| signed(metric, &d)),

@@ -111,7 +111,7 @@ fn setting(setting: &ComparedSetting) -> Value {
         how => printable(&setting.how()),
         definition => printable(&format!("{}: {}", setting.metric, setting.definition)),
         only => only.iter().map(|line| printable(line)).collect::<Vec<_>>(),
-        lengths => setting.lengths.clone(),
+        lengths => setting.headings.clone(),
         tables => tables.into_iter().map(table).collect::<Vec<_>>(),
     }
 }

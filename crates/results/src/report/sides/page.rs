@@ -64,7 +64,7 @@ fn section(setting: &ComparedSetting) -> Vec<String> {
     ];
     for (title, cell) in parts {
         lines.extend([String::new(), format!("### {title}"), String::new()]);
-        let lengths = setting.lengths.iter().map(usize::to_string);
+        let lengths = setting.headings.iter().cloned();
         let header: Vec<String> = std::iter::once("method".to_owned())
             .chain(lengths)
             .collect();

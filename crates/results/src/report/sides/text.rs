@@ -4,6 +4,7 @@ use super::changes::Change;
 use super::compared::{ComparedSetting, Score};
 use super::verdict::Verdict;
 use super::{Side, SideBySide};
+use crate::record::length_text;
 use crate::stats::{INTERVAL, SHARE_INTERVAL};
 use crate::text::{list, printable};
 use crate::{metric, text};
@@ -252,7 +253,7 @@ fn table(scores: &[&Score]) -> String {
         before = &score.method;
         table.add_row([
             text::printable(method),
-            score.test_len.to_string(),
+            length_text(score.from_len, score.test_len),
             score.first.clone(),
             score.second.clone(),
             score.difference.clone(),

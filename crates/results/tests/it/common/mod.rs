@@ -218,6 +218,7 @@ pub fn ok_row(variant: &str, test_len: usize, metrics: &[(&str, f64)]) -> EvalRo
         loss_by_position: vec![],
         loss_by_block: Vec::new(),
         distinct_rows: None,
+        from_len: None,
         denominators: None,
     }
 }
@@ -232,6 +233,7 @@ pub fn absent_row(variant: &str, test_len: usize, status: EvalStatus, reason: &s
         loss_by_position: vec![],
         loss_by_block: Vec::new(),
         distinct_rows: None,
+        from_len: None,
         denominators: None,
     }
 }
