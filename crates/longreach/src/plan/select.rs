@@ -5,6 +5,7 @@
 
 use super::ranges::{listed_number, listed_whole};
 use super::sections::{Experiment, SelectSection, default_select_seeds};
+use super::test_lens::TestLen;
 use crate::config::axes::{Cell, Choices, OVER, SELECT};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::key_path::{KeyPath, set};
@@ -92,7 +93,8 @@ impl SelectSection {
     /// on selection rows under the trained encoding alone.
     pub(super) fn sweep(&self, cell: &Cell, written: &Experiment) -> Cell {
         let steps = (written.train.steps as f64 * self.steps).round() as u64;
-        let mut swept = shortened(cell, written, steps.max(1), written.train.train_len);
+        let in_length = TestLen::One(written.train.train_len);
+        let mut swept = shortened(cell, written, steps.max(1), &in_length);
         put(&mut swept.table, "eval.rows", "selection".into());
         put(&mut swept.table, "seeds", seeds(&self.seeds));
         swept
@@ -131,8 +133,9 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
         let problem = "has no half";
         return Err(cell.error("train.steps", problem, "2 or more", "remove half_seeds"));
     }
-    let lens = written.eval.test_lens.iter().copied();
-    let Some(in_length) = lens.filter(|len| *len <= written.train.train_len).max() else {
+    let lens = written.eval.test_lens.written().iter();
+    let in_length = lens.filter(|len| len.to() <= written.train.train_len);
+    let Some(in_length) = in_length.max_by_key(|len| len.to()) else {
         return Err(cell.error(
             "half_seeds",
             "needs a test length at or below the training length: the score there is compared",
@@ -165,7 +168,7 @@ fn check_seeds(cell: &Cell, key: &str, seeds: &[u64]) -> Result<(), Diagnostic> 
 
 /// The cell with another number of steps, whose warm-up and stages keep their shares, scored at one
 /// length under the trained encoding, at the end alone.
-fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: usize) -> Cell {
+fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: &TestLen) -> Cell {
     let mut cell = cell.clone();
     let all = written.train.steps.max(1);
     let share = |part: u64| (u128::from(part) * u128::from(steps) / u128::from(all)) as u64;
@@ -179,7 +182,11 @@ fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: usize) -> 
         }
     }
     put(table, "train.steps", whole(steps));
-    put(table, "eval.test_lens", vec![whole(test_len as u64)].into());
+    let test_len = match test_len {
+        TestLen::One(length) => whole(*length as u64),
+        range => range.to_string().into(),
+    };
+    put(table, "eval.test_lens", vec![test_len].into());
     if let Some(warmup) = written.train.warmup_steps {
         put(table, "train.warmup_steps", whole(share(warmup)));
     }
