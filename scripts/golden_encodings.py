@@ -192,7 +192,7 @@ def fope():
     theta = [t for t in (base ** (-2 * i / head_dim) for i in range(head_dim // 2)) if t >= 2 * math.pi / reach]
     rows, columns = len(theta), min(len(theta), head_dim // 4)
     step = math.ceil(rows / columns)
-    for pad in ["paper", "code"]:
+    for pad, learnable in [("paper", True), ("code", True), ("paper", False)]:
         layer = Layer(5, head_dim=head_dim, start=3)
         cos = layer.parameter("cos", layer.heads, rows, columns, scale=0.5)
         sin = layer.parameter("sin", layer.heads, rows, columns, scale=0.5)
@@ -214,8 +214,8 @@ def fope():
             m, n = layer.positions[i], layer.positions[j]
             return dot(turned(layer.q[h][i], m, h), turned(layer.k[h][j], n, h)) / math.sqrt(head_dim)
 
-        config = {"kind": "fope", "base": base, "original_max_position_embeddings": reach, "pad": pad, "learnable": True}
-        yield layer.case(pad, config, logit)
+        config = {"kind": "fope", "base": base, "original_max_position_embeddings": reach, "pad": pad, "learnable": learnable}
+        yield layer.case(pad if learnable else f"{pad}, not trained", config, logit)
 
 
 def cable():

@@ -123,7 +123,7 @@ impl<'a> Init<'a> {
     }
 }
 
-/// A trainable parameter as an encoding declares it.
+/// A parameter as an encoding declares it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ParamSpec {
@@ -133,6 +133,8 @@ pub struct ParamSpec {
     pub shape: Vec<usize>,
     /// Distribution of the initial values.
     pub init: Distribution,
+    /// Whether training changes it. What does not is drawn and saved like the others.
+    pub trained: bool,
 }
 
 impl ParamSpec {
@@ -142,7 +144,16 @@ impl ParamSpec {
             path: path.into(),
             shape: shape.into(),
             init,
+            trained: true,
         }
+    }
+
+    /// The same parameter, as it was drawn for good unless `trained`. The module has to keep
+    /// gradients from it.
+    #[must_use]
+    pub fn trained(mut self, trained: bool) -> Self {
+        self.trained = trained;
+        self
     }
 
     /// The same parameter of a module that lies at `parent` inside another one.

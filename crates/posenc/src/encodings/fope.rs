@@ -6,8 +6,9 @@
 //! - Source: Hua et al. 2024, Fourier Position Embedding (arXiv 2412.17739); `FourierEmbedding` in
 //!   the authors' `olmo/model.py`. I spreads over the rows where there are more frequencies than
 //!   columns.
-//! - Parameters: none; `cos` and `sin`, `[H, frequencies, columns]`, shared by layers, where
-//!   `learnable`.
+//! - Parameters: `cos` and `sin`, V and W, `[H, frequencies, columns]`, shared by layers, drawn
+//!   from the seed. Trained where `learnable`, else kept as drawn; saved with the weights in any
+//!   case.
 //! - Limits: none by construction.
 
 use crate::ConfigError;
@@ -51,7 +52,7 @@ pub struct FopeConfig {
     pub gain: f64,
     /// What pairs without a column get.
     pub pad: FopePad,
-    /// Whether W and V are trained.
+    /// Whether W and V are trained; else they stay as the seed draws them.
     pub learnable: bool,
 }
 
@@ -104,24 +105,6 @@ struct PreparedFope {
     keys: RotaryTables,
 }
 
-/// Standard normal numbers that depend on `seed` alone (splitmix64, Box and Muller).
-fn fixed_draw(seed: u64, count: usize) -> Vec<f64> {
-    let mut state = seed;
-    let mut uniform = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // Above 0, so that the logarithm is finite.
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    };
-    let mut normal = move || {
-        let radius = (-2.0 * libm::log(uniform())).sqrt();
-        radius * libm::cos(TAU * uniform())
-    };
-    (0..count).map(|_| normal()).collect()
-}
-
 impl Fope {
     /// Shape of W and V.
     fn sizes(&self) -> [usize; 3] {
@@ -133,47 +116,31 @@ impl Fope {
         })
     }
 
-    /// The table of these `waves`, `[positions, frequencies]`, of every head: `[1, H, positions,
-    /// pairs]`, or `[G, ..]` of G models. Pairs without a column get `rest`.
+    /// The table of these `waves`, `[positions, frequencies]`, mixed by `random`, of every head:
+    /// `[1, H, positions, pairs]`, or `[G, ..]` of G models. Pairs without a column get `rest`.
     fn table(
         &self,
         waves: Vec<f64>,
-        trained: Option<&Param<Tensor<3>>>,
-        (seed, rest): (u64, f64),
+        random: Option<&Param<Tensor<3>>>,
+        rest: f64,
         context: &Context,
     ) -> Tensor<4> {
-        let (sizes, pairs) = (self.sizes(), self.head_dim / 2);
-        let [heads, rows, columns] = sizes;
+        let ([heads, rows, columns], pairs) = (self.sizes(), self.head_dim / 2);
+        let (device, groups) = (&context.device, context.groups);
         let count = waves.len() / rows;
         let step = rows.div_ceil(columns);
         let one = |at: usize| f64::from(u8::from(at / columns == at % columns * step));
-        let identity = (0..rows * columns).map(one);
-        let Some(trained) = trained else {
-            let spread = self.config.spread(sizes);
-            let random = fixed_draw(seed, heads * rows * columns);
-            let identity: Vec<f64> = identity.collect();
-            let cells = random.iter().zip(identity.iter().cycle());
-            let mixed: Vec<f64> = cells.map(|(w, one)| one + w * spread).collect();
-            let table = mixed.chunks(rows * columns).flat_map(|mixed| {
-                waves.chunks(rows).flat_map(move |waves| {
-                    (0..pairs).map(move |column| {
-                        if column >= columns {
-                            return rest;
-                        }
-                        let column = mixed[column..].iter().step_by(columns);
-                        waves.iter().zip(column).map(|(x, w)| x * w).sum()
-                    })
-                })
-            });
-            return upload(table.collect(), [1, heads, count, pairs], &context.device);
-        };
-        let device = &context.device;
-        let identity: Tensor<4> = upload(identity.collect(), [1, 1, rows, columns], device);
+        let identity = (0..rows * columns).map(one).collect();
+        let identity: Tensor<4> = upload(identity, [1, 1, rows, columns], device);
         let waves: Tensor<4> = upload(waves, [1, 1, count, rows], device);
-        let waves = waves.repeat_dim(1, heads);
-        let groups = context.groups;
-        let mixed = identity + trained.val().reshape([groups, heads, rows, columns]);
-        let table = context.ops.matmul(waves, mixed);
+        let random = random.expect("declared where a frequency is kept").val();
+        let random = if self.config.learnable {
+            random
+        } else {
+            random.detach()
+        };
+        let mixed = identity + random.reshape([groups, heads, rows, columns]);
+        let table = context.ops.matmul(waves.repeat_dim(1, heads), mixed);
         if columns == pairs {
             return table;
         }
@@ -197,8 +164,8 @@ impl Fope {
                 .flat_map(|p| theta.iter().map(move |theta| p * theta));
             let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
             [
-                self.table(cos, self.cos.as_ref(), (1, 1.0), context),
-                self.table(sin, self.sin.as_ref(), (2, sine), context),
+                self.table(cos, self.cos.as_ref(), 1.0, context),
+                self.table(sin, self.sin.as_ref(), sine, context),
             ]
         };
         RotaryTables::of_tables(cos, sin, context.ops)
@@ -244,8 +211,7 @@ impl EncodingSpec for FopeConfig {
         source: "Hua et al. 2024, arXiv 2412.17739",
         deviations: "`pad = \"paper\"`, the default, leaves pairs without a column alone; `pad = \
                      \"code\"` gives them cos = sin = 1 as the released code does, which doubles \
-                     their share of the logits. Where W and V are not trained, they are one draw \
-                     for all seeds, which no file of weights holds",
+                     their share of the logits",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
@@ -275,14 +241,14 @@ impl EncodingSpec for FopeConfig {
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         // Their sizes depend on L, and there are none where every frequency is dropped.
-        if !self.learnable || self.original_max_position_embeddings.is_none() {
+        if self.original_max_position_embeddings.is_none() {
             return Vec::new();
         }
         let sizes = self.sizes(shape);
         let spread = Distribution::Normal(self.spread(sizes));
         let names = ["cos", "sin"].into_iter().filter(|_| sizes[1] > 0);
         names
-            .map(|name| ParamSpec::new(name, sizes, spread))
+            .map(|name| ParamSpec::new(name, sizes, spread).trained(self.learnable))
             .collect()
     }
 

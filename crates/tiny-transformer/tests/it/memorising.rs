@@ -59,10 +59,11 @@ fn memorise(
         if last < MEMORISED {
             break;
         }
-        for (path, (_, values)) in &mut current {
+        for (path, (_, gradient)) in &gradients {
+            let (_, values) = current.get_mut(path).expect("a parameter");
             let moments = moments.get_mut(path).expect("one for each parameter");
             for ((value, (first, second)), gradient) in
-                values.iter_mut().zip(moments).zip(&gradients[path].1)
+                values.iter_mut().zip(moments).zip(gradient)
             {
                 *first = 0.9 * *first + 0.1 * gradient;
                 *second = 0.99 * *second + 0.01 * gradient * gradient;
