@@ -1,12 +1,13 @@
 //! Bytes as a configuration or as overrides: a plan or a refusal that helps, never a panic.
 
-use longreach::config::diagnostic::{Diagnostic, Place};
-use longreach::config::source::Source;
-use longreach::exit::Exit;
-use longreach::plan::planner::{Plan, plan};
-use longreach::plan::spec::Job;
+use config::diagnostic::{Diagnostic, Place};
+use config::source::Source;
+use experiment::plan;
+use experiment::plan::planner::Plan;
+use experiment::spec::Job;
 use std::collections::HashSet;
 use std::path::PathBuf;
+use support::exit::Exit;
 use toml::Value;
 
 /// Longest input. Real configurations have a few KiB, and planning is paid for by length.
@@ -228,7 +229,7 @@ fn planned(plan: &Plan, max_runs: u64) {
         );
     }
     let rows =
-        longreach::commands::check::rows(plan, longreach::plan::memory::Memory::Host, |_| false);
+        longreach::commands::check::rows(plan, experiment::plan::memory::Memory::Host, |_| false);
     if rows.len() <= 16 {
         assert!(!longreach::commands::check::render(plan, &rows).is_empty());
     }

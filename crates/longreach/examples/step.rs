@@ -17,14 +17,14 @@
 
 use burn::tensor::Tensor;
 use clap::{Parser, ValueEnum};
+use experiment::device::{self, DeviceName};
+use experiment::plan::memory;
+use experiment::run::model::{initial_model, upload};
+use experiment::run::train::{Member, Watch, train_together};
+use experiment::spec::MAX_LOGITS;
+use experiment::spec::RunSpec;
 use kernels::Launches;
 use kernels::bench::recording;
-use longreach::device::{self, DeviceName};
-use longreach::plan::memory;
-use longreach::plan::spec::RunSpec;
-use longreach::run::MAX_LOGITS;
-use longreach::run::model::{initial_model, upload};
-use longreach::run::train::{Member, Watch, train_together};
 use posenc::{EncodingConfig, Lengths};
 use serde_json::json;
 use std::cell::RefCell;

@@ -4,12 +4,12 @@ use crate::commands::{
     catalogue_page, check, compare, completions, config_show, docs, eval, export, export_rows,
     gather, inspect, list, logs, new, probe, report, run, status, submit, verify, worker,
 };
-use crate::device::failures;
-use crate::exit::{Exit, Failure};
-use crate::{console, limits, signals};
 use clap::{CommandFactory, Parser, Subcommand};
+use experiment::device::failures;
 use std::ffi::OsStr;
 use std::process::ExitCode;
+use support::exit::{Exit, Failure};
+use support::{console, limits, signals};
 
 /// Which positional encoding still works past the length a transformer was trained on?
 ///
@@ -57,7 +57,7 @@ enum Command {
     Gather(gather::Args),
     Compare(compare::Args),
     Export(export::Args),
-    Inspect(inspect::request::Args),
+    Inspect(inspect::Args),
     Catalogue(catalogue_page::Args),
     ExportRows(export_rows::Args),
     Status(status::Args),
@@ -152,8 +152,8 @@ fn install_panic_hook() {
         }
         console::tell(&format!(
             "longreach {} ({}) {panic}",
-            env!("CARGO_PKG_VERSION"),
-            env!("LONGREACH_COMMIT")
+            support::build::VERSION,
+            support::build::COMMIT
         ));
         if has_memory && wants_trace {
             default_hook(panic);

@@ -3,10 +3,11 @@
 //! and not in a noisy time. A separate program, because it replaces the global allocator.
 
 use burn::tensor::{Device, Tensor};
-use longreach::plan::planner::{Plan, plan};
-use longreach::plan::surroundings::Surroundings;
-use longreach::run::model::initial_model;
-use longreach::run::train::train;
+use experiment::plan;
+use experiment::plan::planner::Plan;
+use experiment::plan::surroundings::Surroundings;
+use experiment::run::model::initial_model;
+use experiment::run::train::train;
 use posenc::Positions;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;

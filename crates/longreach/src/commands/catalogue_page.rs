@@ -6,10 +6,8 @@
 
 mod difference;
 
-use crate::commands::inspect;
-use crate::console;
-use crate::exit::{Exit, Failure};
 use difference::{difference, is_default};
+use inspect;
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
 use results::stats::{INTERVAL, half_width_95, mean};
@@ -18,6 +16,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
 
 /// The model and the lengths for which shapes and pictures are shown.
 const SHAPE: ModelShape = ModelShape {
@@ -350,7 +350,7 @@ fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
         let each: Vec<(Lengths, &Value)> = each.map(|(len, pe)| (lengths(*len), pe)).collect();
         difference(&each)
     };
-    let trained = difference(named(crate::plan::spec::TRAINED)?)?;
+    let trained = difference(named(experiment::spec::TRAINED)?)?;
     let spec = named(name)?;
     let mut tested = difference(spec)?;
     let positions = spec
@@ -363,7 +363,7 @@ fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
     Some(Measured {
         kind: pe.get("kind")?.as_str()?.to_owned(),
         is_default: positions.is_none() && is_default(&lengths(*test_lens.first()?), &pe),
-        tested: (name != crate::plan::spec::TRAINED).then_some(tested),
+        tested: (name != experiment::spec::TRAINED).then_some(tested),
         trained,
         perplexities: BTreeMap::new(),
     })
@@ -373,7 +373,7 @@ fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
 fn part_that_counts(record: &RunRecord, variant: &str, encoding: &Value) -> Option<Value> {
     let config: EncodingConfig = serde_json::from_value(encoding.clone()).ok()?;
     if let Some(parts) = config.stacked_parts()
-        && variant != crate::plan::spec::TRAINED
+        && variant != experiment::spec::TRAINED
     {
         let trained = record.spec.get("model")?.get("pe")?.get("kind")?.as_str()?;
         let part = parts.iter().find(|part| part.kind() != trained)?;

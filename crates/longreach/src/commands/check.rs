@@ -1,21 +1,21 @@
 //! `longreach check`: the runs of a config and their estimated cost.
 
 use crate::commands::completions;
-use crate::console;
-use crate::console::table;
-use crate::device::DeviceName;
-use crate::exit::{Exit, Failure};
-use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
-use crate::plan::memory::{self, Memory, MemoryLimit};
-use crate::plan::planner::plan;
-use crate::plan::planner::{Plan, PlannedRun};
-use crate::run_dir::files::{self, RECORD_FILE, run_dir};
-use crate::run_dir::recorded::Recorded;
-use crate::units::{bytes, count, duration, short};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use experiment::device::DeviceName;
+use experiment::plan;
+use experiment::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
+use experiment::plan::memory::{self, Memory, MemoryLimit};
+use experiment::plan::planner::{Plan, PlannedRun};
+use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
+use experiment::runs_on_disk::recorded::Recorded;
 use results::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
+use support::console;
+use support::console::table;
+use support::exit::{Exit, Failure};
+use support::units::{bytes, count, duration, short};
 
 /// Validate a config and print its plan without running anything
 #[derive(Debug, clap::Args)]

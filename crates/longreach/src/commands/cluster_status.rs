@@ -1,16 +1,16 @@
 //! `longreach status` of a submitted sweep: thousands of runs in one screen.
 
-use crate::cluster::directory::{Engine, Submission};
-use crate::cluster::slurm::{self, Queued, Silent};
-use crate::cluster::states::{RunLine, States, gather};
-use crate::console::{self, plain};
-use crate::exit::Failure;
-use crate::run_dir::state::RunState;
-use crate::units::{count, duration};
 use comfy_table::{ContentArrangement, Table};
+use experiment::runs_on_disk::state::RunState;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use support::console::{self, plain};
+use support::exit::Failure;
+use support::units::{count, duration};
+use sweep::cluster::directory::{Engine, Submission};
+use sweep::cluster::slurm::{self, Queued, Silent};
+use sweep::cluster::states::{RunLine, States, gather};
 
 /// Methods that a table lists; of more only the sums are shown.
 const MOST_METHODS: usize = 40;
@@ -34,7 +34,7 @@ pub struct Asked {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`](crate::exit::Exit::Input) if the directory is damaged.
+/// [`Exit::Input`](support::exit::Exit::Input) if the directory is damaged.
 pub fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;

@@ -1,11 +1,11 @@
 //! `longreach compare`: sets of records side by side, and whether they agree.
 
 use crate::commands::records::{exist, tell_unsealed};
-use crate::console;
-use crate::exit::{Exit, Failure};
 use results::compare::{Closeness, Comparison};
 use results::{ReportError, RunRecord, SideBySide, SidesSpec, find_records};
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
 
 /// Compare sets of records side by side: configs, weights, losses, every score
 #[derive(Debug, clap::Args)]

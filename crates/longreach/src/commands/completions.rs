@@ -1,14 +1,14 @@
 //! `longreach completions`: completion scripts for shells. A script asks the program itself, which
 //! knows encodings, tasks, devices and the keys of a config; runs complete as paths.
 
-use crate::console;
-use crate::device;
-use crate::exit::{Exit, Failure};
-use crate::plan::keys::{KEYS, Kind};
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
+use experiment::device;
+use experiment::plan::keys::{KEYS, Kind};
 use posenc::{EncodingConfig, PositionsConfig};
 use std::ffi::OsStr;
+use support::console;
+use support::exit::{Exit, Failure};
 use tasks::TaskConfig;
 
 /// The variable by which a script asks; it holds the name of the shell.

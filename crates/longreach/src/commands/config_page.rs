@@ -1,6 +1,6 @@
 //! `docs/config.md` and the JSON schema of a configuration, written from the list of its keys.
 
-use crate::plan::keys::{KEYS, Key, Kind};
+use experiment::plan::keys::{KEYS, Key, Kind};
 use posenc::{EncodingConfig, PositionsConfig};
 use schema::Number;
 use serde_json::{Map, Value, json};

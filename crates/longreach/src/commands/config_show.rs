@@ -1,21 +1,22 @@
 //! `longreach config show`: the resolved config of a run, and where every value comes from.
 
 use crate::commands::completions;
-use crate::config::axes::{Cell, Choices, expand};
-use crate::config::key_path::KeyPath;
-use crate::config::source::Source;
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::plan::keys::KEYS;
-use crate::plan::planner::{Plan, PlannedRun, plan};
-use crate::plan::stages::last_encoding_key;
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
+use config::axes::{Cell, Choices, expand};
+use config::key_path::KeyPath;
+use config::source::Source;
+use experiment::plan;
+use experiment::plan::keys::KEYS;
+use experiment::plan::planner::{Plan, PlannedRun};
+use experiment::plan::stages::last_encoding_key;
 use results::toml_text::{inline, key as toml_key};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use support::console;
+use support::exit::{Exit, Failure};
 
 /// Show the resolved config
 #[derive(Debug, clap::Args)]

@@ -1,13 +1,13 @@
 //! `longreach docs`: the pages of `docs/` that are generated from the program itself.
 
 use crate::commands::config_page;
-use crate::config::diagnostic::known_keys;
-use crate::console;
-use crate::exit::{Exit, Failure};
 use clap::CommandFactory;
+use config::diagnostic::known_keys;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use support::console;
+use support::exit::{Exit, Failure};
 use tasks::TaskConfig;
 
 /// Write the generated pages of docs/: cli.md, config.md and tasks.md

@@ -10,23 +10,23 @@ use crate::commands::eval::outcome::Outcome;
 use crate::commands::eval::prepare::{
     Prepared, Tasks, check_lengths, evaluation_path, existing, prepare,
 };
-use crate::console;
-use crate::device;
-use crate::exit::{Exit, Failure};
-use crate::run::evaluate::evaluate;
-use crate::run::record::{environment, spec_map, task_facts};
-use crate::run::worker::LEAVE_WITHIN;
-use crate::run_dir::files::{WEIGHTS_FILE, check_readable};
-use crate::run_dir::recorded::origin;
-use crate::run_dir::selection::{self, Run};
-use crate::signals;
-use crate::units::count;
 use burn::tensor::Device;
+use experiment::device;
+use experiment::run::evaluate::evaluate;
+use experiment::run::record::{environment, spec_map, task_facts};
+use experiment::run::worker::LEAVE_WITHIN;
+use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
+use experiment::runs_on_disk::recorded::origin;
+use experiment::runs_on_disk::selection::{self, Run};
 use results::RunRecord;
 use results::store::EVALS_DIR;
 use rundir::Weights;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::signals;
+use support::units::count;
 
 /// Evaluates the runs and prints the table, or the records as JSON.
 ///

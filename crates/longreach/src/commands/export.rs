@@ -5,15 +5,15 @@ mod tensorboard;
 mod tokenizer;
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
-use crate::console;
-use crate::device::DeviceName;
-use crate::exit::{Exit, Failure};
-use crate::run_dir::selection::{self, Run};
-use crate::units::count;
 use clap::ValueEnum;
+use experiment::device::DeviceName;
+use experiment::runs_on_disk::selection::{self, Run};
 use results::Found;
 use results::export::{parquet, tables};
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::count;
 
 /// Write records for pandas, polars or TensorBoard, or the logits or tokenizer of a run
 #[derive(Debug, clap::Args)]
@@ -113,11 +113,11 @@ fn write_records(
 
 /// Writes one file for each table and returns their number.
 fn write_tables(found: &Found, out: &Path) -> Result<usize, Failure> {
-    let created_by = concat!("longreach ", env!("CARGO_PKG_VERSION"));
+    let created_by = format!("longreach {}", support::build::VERSION);
     let tables = tables(&found.records);
     for table in &tables {
         let path = out.join(format!("{}.parquet", table.name));
-        write_file(&path, &parquet(table, created_by))?;
+        write_file(&path, &parquet(table, &created_by))?;
         console::print(&format!(
             "{}: {}, {}",
             path.display(),

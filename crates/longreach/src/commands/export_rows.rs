@@ -1,13 +1,13 @@
 //! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other
 //! programs can check the task or train on the same rows.
 
-use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
-use crate::config::source::Source;
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::plan::surroundings::Surroundings;
+use config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use config::source::Source;
+use experiment::plan::surroundings::Surroundings;
 use serde::Serialize;
 use std::path::Path;
+use support::console;
+use support::exit::{Exit, Failure};
 use tasks::{Batch, Rows, Task, TaskConfig, TaskError};
 use tiny_transformer::Mask;
 

@@ -1,13 +1,13 @@
 //! `longreach gather`: the records of many runs in one file.
 
 use crate::commands::records::{find, print_sources, read_and_left_out};
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::sweep::selected::SELECTION_FILE;
-use crate::units::count;
 use results::store::gather_found;
 use results::{Found, RunRecord, StoreError};
 use std::path::PathBuf;
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::count;
+use sweep::selected::SELECTION_FILE;
 
 /// Write the records of many runs into one file, one per line
 #[derive(Debug, clap::Args)]

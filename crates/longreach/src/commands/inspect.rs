@@ -1,30 +1,46 @@
-//! `longreach inspect`: the numbers that define an encoding, computed by the code that trains, and
-//! pictures of them.
-//!
-//! Keys are read as in a config and refused with the same messages. Length-reading encodings and
-//! `factor = "auto"` take the length from `--seq-len`, or from the largest position if that is
-//! longer.
+//! `longreach inspect`: the numbers that define an encoding, and pictures of them.
 
-mod checks;
-mod columns;
-mod defining;
-mod digits;
-mod drawing;
-mod inspection;
-mod numbers;
-mod pictures;
-pub mod request;
-mod rotary_pictures;
-mod subject;
-mod text;
+use crate::commands::completions;
+use clap_complete::engine::ArgValueCandidates;
+use inspect::request::Request;
+use std::path::PathBuf;
+use support::console;
+use support::exit::{Exit, Failure};
 
-use crate::commands::inspect::inspection::{Inspection, Model};
-use crate::commands::inspect::request::{Args, Command, length, positions};
-use crate::commands::inspect::subject::Subject;
-use crate::console;
-use crate::device::{self, DeviceName};
-use crate::exit::{Exit, Failure};
-use posenc::{EncodingConfig, Lengths, ModelShape};
+/// Show the numbers that define an encoding, and pictures of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// An encoding of `longreach list encodings`
+    #[arg(add = ArgValueCandidates::new(completions::encodings))]
+    kind: String,
+    /// Keys of the encoding, and d_model, n_heads, head_dim or n_layers of the model: base=500000
+    /// n_heads=12
+    #[arg(value_name = "KEY=VALUE")]
+    keys: Vec<String>,
+    /// Positions to show; fractions are allowed where the encoding has them [default: 0,1,2,3]
+    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true)]
+    positions: Option<String>,
+    /// Length of the sequence, for encodings that read it and for factor = "auto"; at least the
+    /// largest position plus one [default: the training length]
+    #[arg(long, value_name = "N")]
+    seq_len: Option<usize>,
+    /// Training length, for scalings and pictures
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    train_len: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write pictures (SVG and PNG) into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach inspect rope base=500000 --positions 0,1,4095 --json
+  longreach inspect rope 'scaling={kind="yarn",factor=8}' --seq-len 4096 --out pictures
+  longreach inspect alibi n_heads=12
+  longreach inspect sinusoidal d_model=128 --positions 0,1,2"#;
 
 /// Computes and prints the numbers, and writes pictures if asked to.
 ///
@@ -33,95 +49,19 @@ use posenc::{EncodingConfig, Lengths, ModelShape};
 /// [`Exit::Config`] for an unknown encoding or a key, position or length that cannot work;
 /// [`Exit::Resources`] if the pictures cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let command = Command(arguments);
-    let positions = positions(arguments.positions.as_deref())?;
-    length("--train-len", arguments.train_len)?;
-    arguments
-        .seq_len
-        .map_or(Ok(()), |seq_len| length("--seq-len", seq_len))?;
-    let subject = command.subject(&positions)?;
-    let device = device::open(&DeviceName {
-        kind: "cpu",
-        index: None,
-    })?;
-    let numbers = numbers::gather(&subject, &positions, &device)?;
-    let files = match &arguments.out {
-        None => None,
-        Some(directory) => Some(pictures::write(
-            &subject,
-            &numbers,
-            &command.shown(),
-            directory,
-            &device,
-        )?),
+    let request = Request {
+        kind: arguments.kind.clone(),
+        keys: arguments.keys.clone(),
+        positions: arguments.positions.clone(),
+        seq_len: arguments.seq_len,
+        train_len: arguments.train_len,
     };
-    let ModelShape {
-        d_model,
-        n_layers,
-        n_heads,
-        head_dim,
-    } = subject.shape;
-    let Lengths {
-        train_len,
-        test_len: seq_len,
-        ..
-    } = subject.lengths;
-    let model = Model {
-        d_model,
-        n_heads,
-        head_dim,
-        n_layers,
-    };
-    let inspection = Inspection {
-        numbers,
-        positions,
-        train_len,
-        seq_len,
-        model,
-        files,
-    };
+    let inspection = inspect::inspect(&request, arguments.out.as_deref())?;
     let text = if arguments.json {
         console::json(&inspection)?
     } else {
-        text::render(&inspection)
+        inspect::text(&inspection)
     };
     console::print(&text);
     Ok(Exit::Done)
-}
-
-/// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of
-/// its pictures, as SVG.
-///
-/// # Errors
-///
-/// [`Exit::Bug`]: a hook gave a tensor that cannot be read.
-pub fn response_svg(
-    mut config: EncodingConfig,
-    shape: ModelShape,
-    train_len: usize,
-    command: &str,
-) -> Result<String, Failure> {
-    let lengths = Lengths {
-        train_len,
-        trained_len: train_len,
-        test_len: train_len,
-    };
-    config.resolve(&lengths);
-    let subject = Subject {
-        config,
-        shape,
-        lengths,
-        path: vec!["encoding".to_owned()],
-    };
-    let device = device::open(&DeviceName {
-        kind: "cpu",
-        index: None,
-    })?;
-    let numbers = numbers::gather(&subject, &[0.0], &device)?;
-    Ok(pictures::response_svg(&subject, &numbers, command, &device))
-}
-
-/// The keys of an encoding as TOML, without null values.
-pub fn keys(config: &serde_json::Value) -> String {
-    text::keys(config)
 }

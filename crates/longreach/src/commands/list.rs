@@ -1,13 +1,13 @@
 //! `longreach list`: encodings, tasks and devices as a table or as JSON.
 
 use crate::commands::config_page;
-use crate::console::{self, json as to_json, table};
-use crate::device;
-use crate::exit::{Exit, Failure};
 use clap::Subcommand;
 use comfy_table::{ColumnConstraint, Table};
+use experiment::device;
 use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
+use support::console::{self, json as to_json, table};
+use support::exit::{Exit, Failure};
 
 /// The model that facts are shown for.
 const SHAPE: ModelShape = ModelShape {

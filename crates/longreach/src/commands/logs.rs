@@ -1,15 +1,15 @@
 //! `longreach logs`: why runs of a submitted sweep failed, grouped by message.
 
-use crate::cluster::directory::{LOGS_DIR, Submission};
-use crate::cluster::events::{self, Entry, Process, What};
-use crate::cluster::states::{RunLine, gather};
-use crate::console::{self, indented, plain};
-use crate::exit::{Exit, Failure};
-use crate::run_dir::state::RunState;
-use crate::units::{count, first_of};
+use experiment::runs_on_disk::state::RunState;
 use rundir::steplog::LOG_FILE;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use support::console::{self, indented, plain};
+use support::exit::{Exit, Failure};
+use support::units::{count, first_of};
+use sweep::cluster::directory::{LOGS_DIR, Submission};
+use sweep::cluster::events::{self, Entry, Process, What};
+use sweep::cluster::states::{RunLine, gather};
 
 /// Lines shown of the end of a log.
 const LAST_LINES: usize = 20;
@@ -190,7 +190,7 @@ fn of_run(
                 job = Some(id.clone()).filter(|id| !id.is_empty());
             }
             if what.run() == Some(&run.run_id) {
-                let after = crate::units::duration(time - first);
+                let after = support::units::duration(time - first);
                 text.push_str(&format!("  {at}, after {after}: {}\n", in_words(what)));
             }
         }

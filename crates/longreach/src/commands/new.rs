@@ -1,21 +1,21 @@
 //! `longreach new`: a commented config to start from, with the schema by which editors complete it.
 
 use crate::commands::config_page::schema;
-use crate::config::key_path::KeyPath;
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::plan::hints::other_kind;
-use crate::plan::keys::{KEYS, Key, Kind};
-use crate::plan::planner::plan;
-use crate::temporary;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
+use config::key_path::KeyPath;
+use experiment::plan;
+use experiment::plan::hints::other_kind;
+use experiment::plan::keys::{KEYS, Key, Kind};
 use posenc::{EncodingConfig, ModelShape};
 use results::toml_text::{inline, key as toml_key};
 use schema::text::excerpt;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::temporary;
 use tasks::TaskConfig;
 
 /// The schema beside a config.

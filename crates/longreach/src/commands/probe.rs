@@ -1,10 +1,5 @@
 //! `longreach probe`: whether processes on several nodes exclude each other in a directory.
 
-use crate::cluster::allocation::{Env, environment, node};
-use crate::cluster::directory::this_program;
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::units::count;
 use rundir::lock;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -12,6 +7,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::count;
+use sweep::cluster::allocation::{Env, environment, node};
+use sweep::cluster::directory::this_program;
 
 /// Rounds in which all processes link one name at once.
 const ROUNDS: usize = 100;

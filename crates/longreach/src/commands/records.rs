@@ -1,16 +1,16 @@
 //! Records below the directories that `report`, `gather` and `compare` are given.
 
-use crate::cluster::directory::experiment_of;
-use crate::console;
-use crate::exit::Failure;
-use crate::run_dir::integrity::{directory_notes, integrity_notes, unsealed_note};
-use crate::run_dir::survey;
-use crate::units::count;
+use experiment::runs_on_disk::integrity::{directory_notes, integrity_notes, unsealed_note};
+use experiment::runs_on_disk::survey;
 use results::store::find_records_within;
 use results::{Found, RunRecord, StoreError, read_record};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use support::console;
+use support::exit::Failure;
+use support::units::count;
+use sweep::cluster::directory::experiment_of;
 
 /// Experiments, and files that were left out, that are listed.
 const MAX_LISTED: usize = 10;
@@ -19,7 +19,7 @@ const MAX_LISTED: usize = 10;
 ///
 /// # Errors
 ///
-/// [`crate::exit::Exit::Input`] if one cannot be read, [`crate::exit::Exit::Config`] if one holds
+/// [`support::exit::Exit::Input`] if one cannot be read, [`support::exit::Exit::Config`] if one holds
 /// more than one level of experiments.
 pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
@@ -121,7 +121,7 @@ pub fn read_and_left_out(found: &Found) -> String {
 ///
 /// # Errors
 ///
-/// [`crate::exit::Exit::Input`] for the first that does not.
+/// [`support::exit::Exit::Input`] for the first that does not.
 pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     for root in roots {
         if !root.exists() {

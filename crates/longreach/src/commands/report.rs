@@ -3,18 +3,14 @@
 mod again;
 mod links;
 
-use crate::cluster::directory::experiment_of;
 use crate::commands::records::{
     by_experiment, edit_notes, find, print_sources, read_and_left_out, tell_unsealed,
 };
-use crate::config::claims;
-use crate::console;
-use crate::exit::{Exit, Failure};
-use crate::plan::planner;
-use crate::run_dir::files::refuse_link;
-use crate::run_dir::kept_configs::{self, Belonging, Config};
-use crate::run_dir::{survey, timings};
-use crate::units::{count, first_of};
+use config::claims;
+use experiment::plan::planner;
+use experiment::runs_on_disk::files::refuse_link;
+use experiment::runs_on_disk::kept_configs::{self, Belonging, Config};
+use experiment::runs_on_disk::{survey, timings};
 use results::store::{EVALS_DIR, Found, find_records_within};
 use results::{
     Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, RunTimings, report,
@@ -24,6 +20,10 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::{count, first_of};
+use sweep::cluster::directory::experiment_of;
 
 /// Turn records into tables, figures and a self-contained HTML page
 #[derive(Debug, clap::Args)]

@@ -2,23 +2,24 @@
 
 use crate::commands::completions;
 use crate::commands::report;
-use crate::console;
-use crate::device::{self, DeviceName};
-use crate::exit::{Exit, Failure};
-use crate::live::tensorboard::Logger;
-use crate::plan::memory::MemoryLimit;
-use crate::plan::planned::PlannedRun;
-use crate::plan::planner::{Plan, plan};
-use crate::run::protocol::{CheckpointEvery, How};
-use crate::run_dir::kept_configs::Config;
-use crate::run_dir::recorded::Recorded;
-use crate::sweep::options::{Options, Retry, Share};
-use crate::sweep::{self, Outcome, selected};
-use crate::units::count;
 use burn::tensor::Device;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use experiment::device::{self, DeviceName};
+use experiment::plan;
+use experiment::plan::memory::MemoryLimit;
+use experiment::plan::planned::PlannedRun;
+use experiment::plan::planner::Plan;
+use experiment::run::protocol::{CheckpointEvery, How};
+use experiment::runs_on_disk::kept_configs::Config;
+use experiment::runs_on_disk::recorded::Recorded;
 use results::RunRecord;
 use std::path::PathBuf;
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::count;
+use sweep::live::tensorboard::Logger;
+use sweep::options::{Options, Retry, Share};
+use sweep::{self, Outcome, selected};
 
 /// Train and evaluate every run of a config that is not recorded yet, then write the report
 #[derive(Debug, clap::Args)]

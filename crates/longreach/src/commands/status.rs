@@ -1,19 +1,19 @@
 //! `longreach status`: the state of runs, read only from their directories.
 
-use crate::cluster::directory::is_cluster;
 use crate::commands::cluster_status::{self, Asked};
-use crate::console::table;
-use crate::console::{self, plain};
-use crate::exit::{Exit, Failure};
-use crate::live;
-use crate::run_dir::files::{JOB_FILE, read_job, runs_below};
-use crate::run_dir::state::{RunState, state};
-use crate::units::count;
+use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below};
+use experiment::runs_on_disk::state::{RunState, state};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use support::console::table;
+use support::console::{self, plain};
+use support::exit::{Exit, Failure};
+use support::units::count;
+use sweep::cluster::directory::is_cluster;
+use sweep::live;
 
 /// One run of the list.
 #[derive(Debug, Serialize)]

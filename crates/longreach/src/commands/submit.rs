@@ -1,21 +1,22 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
-use crate::cluster::again::{Again, Only, again};
-use crate::cluster::directory::{Engine, Submission, TaskHow};
-use crate::cluster::engine::{self, clock};
-use crate::cluster::manifest::Task;
-use crate::cluster::pack::PerTask;
-use crate::cluster::submit::{Request, Submitted, submit};
 use crate::commands::records::find;
-use crate::console;
-use crate::device::{self, DeviceName};
-use crate::exit::{Exit, Failure};
-use crate::plan::memory::MemoryLimit;
-use crate::plan::planner::{Plan, plan};
-use crate::run::protocol::CheckpointEvery;
-use crate::run_dir::recorded::Recorded;
-use crate::units::{count, duration};
+use experiment::device::{self, DeviceName};
+use experiment::plan;
+use experiment::plan::memory::MemoryLimit;
+use experiment::plan::planner::Plan;
+use experiment::run::protocol::CheckpointEvery;
+use experiment::runs_on_disk::recorded::Recorded;
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::{count, duration};
+use sweep::cluster::again::{Again, Only, again};
+use sweep::cluster::directory::{Engine, Submission, TaskHow};
+use sweep::cluster::engine::{self, clock};
+use sweep::cluster::manifest::Task;
+use sweep::cluster::pack::PerTask;
+use sweep::cluster::submit::{Request, Submitted, submit};
 
 /// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
 #[derive(Debug, clap::Args)]
@@ -104,7 +105,7 @@ const EXAMPLES: &str = r#"Examples:
 Nothing is submitted without --go. The engine supplies an index; everything else is in DIR."#;
 
 fn time(text: &str) -> Result<u64, String> {
-    let seconds = crate::cluster::allocation::seconds(text);
+    let seconds = sweep::cluster::allocation::seconds(text);
     match seconds.filter(|seconds| *seconds >= 60) {
         Some(seconds) => Ok(seconds),
         None => Err(format!(
@@ -356,7 +357,7 @@ fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
         submission.experiment,
         count(runs, "run"),
         count(tasks.len(), "task"),
-        crate::cluster::manifest::ranges(tasks.iter().map(|task| task.task))
+        sweep::cluster::manifest::ranges(tasks.iter().map(|task| task.task))
     ));
     finish(submission.engine, directory, generation, arguments.go)
 }

@@ -8,20 +8,22 @@ mod log;
 mod numbers;
 
 use crate::commands::completions;
-use crate::console;
-use crate::device::{self, DeviceName};
-use crate::exit::{Exit, Failure};
-use crate::plan::memory::MemoryLimit;
-use crate::plan::spec::Job;
-use crate::run::task::build_task;
-use crate::run_dir::changes;
-use crate::run_dir::files::{JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below};
-use crate::run_dir::recorded::origin;
-use crate::units::count;
 use clap_complete::engine::ArgValueCandidates;
+use experiment::device::{self, DeviceName};
+use experiment::plan::memory::MemoryLimit;
+use experiment::run::task::build_task;
+use experiment::runs_on_disk::changes;
+use experiment::runs_on_disk::files::{
+    JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below,
+};
+use experiment::runs_on_disk::recorded::origin;
+use experiment::spec::Job;
 use results::RunRecord;
 use rundir::Weights;
 use std::path::{Path, PathBuf};
+use support::console;
+use support::exit::{Exit, Failure};
+use support::units::count;
 use tasks::Task;
 
 /// Check the files of runs against their seals, their plan and each other; with --reevaluate also

@@ -1,13 +1,14 @@
 //! `longreach worker`: one prepared job, or several that are trained together, as `longreach run`
 //! starts it; or one task of a submitted sweep, as engines start it.
 
-use crate::cluster::task;
-use crate::device::DeviceName;
-use crate::exit::{Exit, Failure};
-use crate::plan::memory::MemoryLimit;
-use crate::run::protocol::{CheckpointEvery, Event, How, report};
-use crate::{console, run, signals};
+use experiment::device::DeviceName;
+use experiment::plan::memory::MemoryLimit;
+use experiment::run;
+use experiment::run::protocol::{CheckpointEvery, Event, How, report};
 use std::path::PathBuf;
+use support::exit::{Exit, Failure};
+use support::{console, signals};
+use sweep::cluster::task;
 
 /// Run one task of a submitted sweep; engines call this, see `longreach submit`
 #[derive(Clone, Debug, clap::Args)]

@@ -2,8 +2,8 @@
 //! in. Four symbols of `copy` are 10 tokens, eight are 18.
 
 use crate::common::{Scratch, exits, longreach, stderr};
-use longreach::plan::planned::Plan;
-use longreach::plan::planner::plan;
+use experiment::plan;
+use experiment::plan::planned::Plan;
 use serde_json::Value;
 
 fn config(name: &str, pe: &str, train: &str, variants: &str) -> String {

@@ -1,8 +1,8 @@
 //! Every config of the repository parses, plans, and says what it would cost.
 
 use crate::common::{exits, longreach, needs_axes, stdout};
-use longreach::plan::cost::flops;
-use longreach::plan::planner::plan;
+use experiment::plan;
+use experiment::plan::cost::flops;
 use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<std::path::PathBuf> {
@@ -315,7 +315,7 @@ fn every_command_of_the_documents_plans() {
 }
 
 /// A record as a run of the plan would leave it, with one made-up score.
-fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
+fn record(run: &experiment::plan::planner::PlannedRun) -> results::RunRecord {
     use results::record::*;
     let spec = &run.job.spec;
     let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else {
@@ -404,7 +404,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
     paths.sort();
     let scratch = tempfile::tempdir().unwrap();
     let again = scratch.path().join("again.toml");
-    let ids = |plan: &longreach::plan::planner::Plan| {
+    let ids = |plan: &experiment::plan::planner::Plan| {
         plan.runs
             .iter()
             .map(|run| run.job.run_id.clone())
@@ -430,7 +430,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
         let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
         let toml = blocks(&markdown, "toml")[0];
         std::fs::write(&again, toml).unwrap();
-        let replanned = longreach::plan::planner::plan(&again, &[]);
+        let replanned = experiment::plan(&again, &[]);
         let replanned =
             replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
         assert_eq!(ids(&replanned), ids(&plan), "{}\n{toml}", path.display());

@@ -3,10 +3,10 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use burn::tensor::Device;
-use longreach::plan::spec::{Decode, changes_with_length};
-use longreach::run::greedy::greedy;
-use longreach::run::model::greedy_tokens;
-use longreach::run::model::upload;
+use experiment::run::greedy::greedy;
+use experiment::run::model::greedy_tokens;
+use experiment::run::model::upload;
+use experiment::spec::{Decode, changes_with_length};
 use posenc::{EncodingConfig, Init, Lengths, Positions, PositionsConfig};
 use serde_json::Value;
 use tasks::{Batch, BuildContext, TaskConfig};
@@ -49,7 +49,7 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
     // Logits large enough for attention to look at something.
     let source = |path: &str, shape: &[usize], distribution| {
         let grown = if path.ends_with("qkv") { 6.0 } else { 1.0 };
-        longreach::run::parameters::draw(7, path, shape, distribution)
+        experiment::run::parameters::draw(7, path, shape, distribution)
             .into_iter()
             .map(|x| grown * x)
             .collect()

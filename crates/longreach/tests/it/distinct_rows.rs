@@ -1,9 +1,9 @@
 //! Test sets count their distinct rows, where some repeat.
 
 use crate::common::{Scratch, TINY, exits, longreach};
-use longreach::plan::planner::plan;
-use longreach::run::task::build_task;
-use longreach::run::test_rows::TestRows;
+use experiment::plan;
+use experiment::run::task::build_task;
+use experiment::run::test_rows::TestRows;
 use results::RunRecord;
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
-use longreach::run::model::initial_model;
-use longreach::run::parameters;
+use experiment::run::model::initial_model;
+use experiment::run::parameters;
 use serde_json::Value;
 
 fn parse(bytes: &[u8]) -> Value {
@@ -254,9 +254,9 @@ fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",\
                 parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]"
         .to_owned();
-    let plan = longreach::plan::planner::plan(&scratch.config, &[axis]).unwrap();
+    let plan = experiment::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
-        let run: &longreach::plan::planner::PlannedRun = &plan.runs[index];
+        let run: &experiment::plan::planner::PlannedRun = &plan.runs[index];
         let weights =
             parameters::of(&initial_model(&run.job.spec, &Device::flex()).expect("a planned spec"));
         assert_eq!(

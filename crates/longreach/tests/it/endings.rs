@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
-use longreach::plan::planner::plan;
+use experiment::plan;
 use std::process::Stdio;
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];

@@ -310,7 +310,7 @@ fn learned_rows_are_what_training_starts_from() {
         "--positions",
         "15,0",
     ]);
-    let table = longreach::run::parameters::draw(
+    let table = experiment::run::parameters::draw(
         0,
         "encoding.table",
         &[16, 4],

@@ -3,13 +3,13 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use burn::tensor::Device;
-use longreach::plan::planner::plan;
-use longreach::plan::spec::Job;
-use longreach::plan::together::shape;
-use longreach::run::model::{initial_model, rebuild, upload};
-use longreach::run::step::{StepBatch, row_lengths};
-use longreach::run::task::build_task;
-use longreach::run::train::train;
+use experiment::plan;
+use experiment::plan::together::shape;
+use experiment::run::model::{initial_model, rebuild, upload};
+use experiment::run::step::{StepBatch, row_lengths};
+use experiment::run::task::build_task;
+use experiment::run::train::train;
+use experiment::spec::Job;
 use std::collections::BTreeSet;
 use tasks::{Stream, Task};
 use tiny_transformer::{Pass, Transformer};

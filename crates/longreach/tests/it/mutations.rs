@@ -5,8 +5,8 @@
 mod harness;
 
 use crate::common::{longreach, stderr};
+use experiment::plan;
 use harness::{Harness, Report, bases};
-use longreach::plan::planner::plan;
 
 #[test]
 fn every_key_of_the_schema_is_in_some_valid_config() {

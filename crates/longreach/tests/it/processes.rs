@@ -3,18 +3,18 @@
 #![cfg(unix)]
 
 use crate::common::{Scratch, TINY, exits, hangup_is_ignored, longreach, stderr, wait_for};
-use longreach::device::DeviceName;
-use longreach::plan::memory::MemoryLimit;
-use longreach::plan::planner::plan;
-use longreach::run::protocol::{CheckpointEvery, How};
-use longreach::run_dir::recorded::Recorded;
-use longreach::sweep::options::{Options, Share};
+use experiment::device::DeviceName;
+use experiment::plan;
+use experiment::plan::memory::MemoryLimit;
+use experiment::run::protocol::{CheckpointEvery, How};
+use experiment::runs_on_disk::recorded::Recorded;
 use rundir::scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use sweep::options::{Options, Share};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 

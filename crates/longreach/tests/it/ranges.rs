@@ -2,10 +2,10 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
-use longreach::plan::planner::plan;
-use longreach::run::model::{rebuild, upload};
-use longreach::run::task::build_task;
-use longreach::run::test_rows::TestRows;
+use experiment::plan;
+use experiment::run::model::{rebuild, upload};
+use experiment::run::task::build_task;
+use experiment::run::test_rows::TestRows;
 use results::RunRecord;
 use results::record::EvalStatus;
 use rundir::Weights;
@@ -49,7 +49,7 @@ fn a_range_is_the_mean_over_its_rows_each_scored_alone() {
     let plan = plan(&scratch.config, &overrides).unwrap();
     for (path, bytes) in scratch.records() {
         let record: RunRecord = serde_json::from_slice(&bytes).unwrap();
-        let of = |run: &&longreach::plan::planner::PlannedRun| run.job.run_id == record.run_id;
+        let of = |run: &&experiment::plan::planner::PlannedRun| run.job.run_id == record.run_id;
         let job = &plan.runs.iter().find(of).unwrap().job;
         assert_eq!(
             record.spec["eval"]["test_lens"],
@@ -93,7 +93,7 @@ fn a_range_is_the_mean_over_its_rows_each_scored_alone() {
                     .convert::<f64>()
                     .try_to_vec::<f64>()
                     .unwrap();
-                let guesses = longreach::run::model::greedy_tokens(logits);
+                let guesses = experiment::run::model::greedy_tokens(logits);
                 let counted = (0..one.seq_len).filter(|place| one.counted[*place]);
                 nll += counted.clone().map(|place| loss[place]).sum::<f64>();
                 tokens += counted.clone().count() as u64;

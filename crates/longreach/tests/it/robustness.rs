@@ -431,7 +431,7 @@ fn a_changed_job_is_refused_with_what_to_do() {
         stderr(&changed)
     );
     // With a fitting hash it gets past that, and is held against what a config can say.
-    let spec: longreach::plan::spec::RunSpec = serde_json::from_value(job["spec"].clone()).unwrap();
+    let spec: experiment::spec::RunSpec = serde_json::from_value(job["spec"].clone()).unwrap();
     job["run_id"] = spec.run_id().unwrap().into();
     std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
     let refused = worker();
@@ -598,7 +598,7 @@ fn records_that_do_not_fit_their_run_are_named() {
     let notes = |edit: fn(&mut results::RunRecord)| {
         let mut record = record.clone();
         edit(&mut record);
-        longreach::run_dir::integrity::integrity_notes(&[record]).join("\n")
+        experiment::runs_on_disk::integrity::integrity_notes(&[record]).join("\n")
     };
     assert_eq!(notes(|_| ()), "");
     for (edit, said) in [
@@ -629,7 +629,9 @@ fn records_that_do_not_fit_their_run_are_named() {
     let many: Vec<_> = std::iter::repeat_n(record, 8)
         .map(|record| results::RunRecord { seed: 9, ..record })
         .collect();
-    assert!(longreach::run_dir::integrity::integrity_notes(&many)[0].ends_with(", and 3 more"));
+    assert!(
+        experiment::runs_on_disk::integrity::integrity_notes(&many)[0].ends_with(", and 3 more")
+    );
     // What is committed fits.
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let files = std::fs::read_dir(experiments)
@@ -640,7 +642,7 @@ fn records_that_do_not_fit_their_run_are_named() {
         let found = results::read_jsonl(&file).unwrap();
         count += found.records.len();
         assert_eq!(
-            longreach::run_dir::integrity::integrity_notes(&found.records),
+            experiment::runs_on_disk::integrity::integrity_notes(&found.records),
             [] as [String; 0],
             "{}",
             file.display()

@@ -29,7 +29,7 @@ fn a_linear_schedule_falls_by_the_same_amount_every_step() {
         let fixed = ["train.lr=0.5", "train.steps=12", "train.warmup_steps=2"];
         let all = fixed.iter().chain(overrides);
         let all: Vec<String> = all.map(ToString::to_string).collect();
-        let plan = longreach::plan::planner::plan(&scratch.config, &all).unwrap();
+        let plan = experiment::plan(&scratch.config, &all).unwrap();
         plan.runs[0].job.spec.clone()
     };
     let linear = spec(&["train.schedule=\"linear\"", "train.final_lr=0.2"]).train;

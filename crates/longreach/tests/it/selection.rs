@@ -1,7 +1,8 @@
 //! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
 
 use crate::common::Scratch;
-use longreach::plan::planner::{Plan, plan};
+use experiment::plan;
+use experiment::plan::planner::Plan;
 use results::{RunRecord, read_jsonl, read_record};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

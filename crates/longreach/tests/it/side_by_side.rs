@@ -2,11 +2,11 @@
 
 use crate::common::{Scratch, TINY};
 use burn::tensor::Device;
-use longreach::plan::planner::plan;
-use longreach::plan::spec::Job;
-use longreach::plan::together::shape;
-use longreach::run::task::build_task;
-use longreach::run::train::{Member, Start, Trained, Watch, train_together};
+use experiment::plan;
+use experiment::plan::together::shape;
+use experiment::run::task::build_task;
+use experiment::run::train::{Member, Start, Trained, Watch, train_together};
+use experiment::spec::Job;
 use rundir::Weights;
 use std::cell::RefCell;
 use tasks::Task;
@@ -230,7 +230,7 @@ fn a_run_that_leaves_or_diverges_changes_nothing_for_the_others() {
             (trained.steps, trained.stopped, diverged)
         };
         assert_eq!(ends(trained), ends(&end), "{}", job.name());
-        let weights = |trained: &Trained| longreach::run::parameters::of(&trained.model);
+        let weights = |trained: &Trained| experiment::run::parameters::of(&trained.model);
         assert_eq!(weights(trained), weights(&end), "{}", job.name());
     }
     let stopped: Vec<bool> = together.iter().map(|(_, end)| end.stopped).collect();
@@ -249,7 +249,7 @@ fn an_error_of_one_watch_ends_all() {
         let watch: Box<Watch<'_>> = Box::new(move |_, _| {
             *steps.borrow_mut() += 1;
             if fails {
-                return Err(longreach::exit::Failure::resources("the disk is full"));
+                return Err(support::exit::Failure::resources("the disk is full"));
             }
             Ok(true)
         });

@@ -2,11 +2,11 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
-use longreach::plan::planner::plan;
-use longreach::plan::spec::Job;
-use longreach::run::model::drawn_weights;
-use longreach::run::task::build_task;
-use longreach::run::train::{Start, Trained, train};
+use experiment::plan;
+use experiment::run::model::drawn_weights;
+use experiment::run::task::build_task;
+use experiment::run::train::{Start, Trained, train};
+use experiment::spec::Job;
 use results::RunRecord;
 use results::record::EvalStatus;
 use rundir::Weights;

@@ -1,9 +1,9 @@
 //! From nothing to a config, and from a config to every value in it.
 
 use crate::common::{Scratch, TINY, exits, longreach, needs_axes, stderr, stdout};
+use experiment::plan;
 use longreach::commands::config_page;
 use longreach::commands::new::{LENGTHS, SCHEMA_FILE, config};
-use longreach::plan::planner::plan;
 use std::path::Path;
 use std::process::Output;
 
@@ -317,7 +317,7 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
     assert!(!printed("64GiB").contains("would"), "{}", printed("64GiB"));
     let plan = plan(&scratch.config, &long.map(str::to_owned)).unwrap();
     let rows =
-        longreach::commands::check::rows(&plan, longreach::plan::memory::Memory::Host, |_| false);
+        longreach::commands::check::rows(&plan, experiment::plan::memory::Memory::Host, |_| false);
     let most = rows[0]
         .evaluations
         .iter()

@@ -2,8 +2,8 @@
 //! end with the final evaluation.
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::plan::planner::plan;
-use longreach::run::step_scores::restored;
+use experiment::plan;
+use experiment::run::step_scores::restored;
 use results::RunRecord;
 use results::record::{EvalStatus, StepScores};
 use rundir::Weights;

@@ -2,9 +2,9 @@
 //! of the whole training up to there, and with the same bytes after any stop.
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::plan::planner::plan;
-use longreach::plan::spec::{RunSpec, StopSpec};
-use longreach::run::step_scores::check_stop_scores;
+use experiment::plan;
+use experiment::run::step_scores::check_stop_scores;
+use experiment::spec::{RunSpec, StopSpec};
 use results::RunRecord;
 use results::record::StopScore;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 #![cfg(unix)]
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::plan::planner::plan;
-use longreach::plan::spec::{Job, RunSpec};
-use longreach::run::task::build_task;
+use experiment::plan;
+use experiment::run::task::build_task;
+use experiment::spec::{Job, RunSpec};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,7 +1,8 @@
 //! Variants add encodings to the trained one, and dropping it is noted.
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::plan::planner::{Plan, plan};
+use experiment::plan;
+use experiment::plan::planner::Plan;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -62,8 +62,7 @@ fn memorise(
         for (path, (_, gradient)) in &gradients {
             let (_, values) = current.get_mut(path).expect("a parameter");
             let moments = moments.get_mut(path).expect("one for each parameter");
-            for ((value, (first, second)), gradient) in
-                values.iter_mut().zip(moments).zip(gradient)
+            for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient)
             {
                 *first = 0.9 * *first + 0.1 * gradient;
                 *second = 0.99 * *second + 0.01 * gradient * gradient;

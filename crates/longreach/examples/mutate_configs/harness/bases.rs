@@ -3,8 +3,8 @@
 
 use super::encodings::ENCODINGS;
 use super::schema;
-use longreach::config::diagnostic::Problem;
-use longreach::plan::planner::plan;
+use config::diagnostic::Problem;
+use experiment::plan;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};

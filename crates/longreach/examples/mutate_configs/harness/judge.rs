@@ -1,11 +1,11 @@
 //! Asks the program about a mutant, and decides whether its answer is right.
 
 use super::mutators::{Form, Mutant};
-use longreach::exit::{Exit, Failure};
-use longreach::plan::planner::plan;
+use experiment::plan;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
+use support::exit::{Exit, Failure};
 
 /// Longest that any answer may take, in seconds.
 pub const LONGEST: f64 = 1.0;
@@ -31,7 +31,7 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
         let planned = plan(file, overrides).map_err(Failure::from)?;
         let rows = longreach::commands::check::rows(
             &planned,
-            longreach::plan::memory::Memory::Host,
+            experiment::plan::memory::Memory::Host,
             |_| false,
         );
         assert!(!longreach::commands::check::render(&planned, &rows).is_empty());

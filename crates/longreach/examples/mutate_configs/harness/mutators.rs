@@ -270,7 +270,7 @@ pub fn inline(value: &Value) -> String {
             });
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
-        Value::String(text) => longreach::config::diagnostic::quoted(text),
+        Value::String(text) => config::diagnostic::quoted(text),
         Value::Float(number) => format!("{number:?}"),
         other => other.to_string(),
     }

@@ -1,7 +1,7 @@
 //! Which key of the schema a path of a config means: `axes."model.pe".3.base` is the `base` of an
 //! encoding.
 
-use longreach::config::diagnostic::quoted;
+use config::diagnostic::quoted;
 use toml::{Table, Value};
 
 /// The parts of a dotted key that has no quotes inside.

@@ -1,7 +1,7 @@
 //! A configured encoding by its whole difference from the defaults that the catalogue prints:
 //! `fox(init_bias=3)`, whatever else was measured beside it.
 
-use crate::config::diagnostic::float_text;
+use config::diagnostic::float_text;
 use posenc::{EncodingConfig, Lengths, RopeScaling};
 use serde_json::{Map, Value};
 

@@ -1,11 +1,12 @@
 //! Arguments of `longreach eval`.
 
 use crate::commands::completions;
-use crate::device::DeviceName;
-use crate::plan::memory::MemoryLimit;
-use crate::plan::spec::{Decode, TestLen};
 use burn::tensor::Device;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap_complete::engine::ArgValueCandidates;
+use experiment::device::DeviceName;
+use experiment::plan::memory::MemoryLimit;
+use experiment::spec::{Decode, TestLen};
 use std::path::PathBuf;
 
 /// Evaluate trained runs at other lengths or under other encodings, without retraining
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(long = "variant", value_name = "TOML")]
     pub variants: Vec<String>,
     /// How answers are decoded, `eval.decode` of a config [default: as in the run]
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "WAY", value_parser = decode())]
     pub decode: Option<Decode>,
     /// Also report the loss over the last N predictions of each window, `eval.last_tokens`
     /// [default: as in the run]
@@ -74,4 +75,25 @@ impl Args {
     pub fn memory_limit(&self, device: &Device) -> MemoryLimit {
         self.device.memory_limit(self.memory_limit, device)
     }
+}
+
+/// The ways to decode answers, under their names in a config.
+fn decode() -> impl TypedValueParser<Value = Decode> {
+    let ways = [
+        (
+            "teacher_forced",
+            "Every token given the right ones before it",
+        ),
+        ("greedy", "Every token given the model's own before it"),
+        (
+            "auto",
+            "Greedy where it is not the same, else teacher-forced",
+        ),
+    ];
+    let values = ways.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        "greedy" => Decode::Greedy,
+        "auto" => Decode::Auto,
+        _ => Decode::TeacherForced,
+    })
 }

@@ -1,11 +1,11 @@
 //! What became of the evaluations of `longreach eval`.
 
-use crate::exit::{Exit, Failure};
-use crate::units::count;
 use results::store::EVALS_DIR;
 use results::{ReportSpec, RunRecord, report};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use support::exit::{Exit, Failure};
+use support::units::count;
 
 /// What became of the evaluations.
 pub struct Outcome {

@@ -2,14 +2,13 @@
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::variants::variants;
-use crate::exit::{Exit, Failure};
-use crate::plan::eval::Scores;
-use crate::plan::memory::{MemoryLimit, TaskSizes};
-use crate::plan::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
-use crate::run::task::build_task;
-use crate::run::worker::skipped_fits;
-use crate::run_dir::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
-use crate::run_dir::selection::Run;
+use experiment::plan::eval::Scores;
+use experiment::plan::memory::{MemoryLimit, TaskSizes};
+use experiment::run::task::build_task;
+use experiment::run::worker::skipped_fits;
+use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
+use experiment::runs_on_disk::selection::Run;
+use experiment::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
 use results::record::{MOST_EVALS, RunStatus};
 use results::store::EVALS_DIR;
 use results::{RunRecord, read_record};
@@ -17,6 +16,7 @@ use schema::text::excerpt;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use support::exit::{Exit, Failure};
 use tasks::Task;
 
 /// What is said of a record without a seal.

@@ -1,13 +1,13 @@
 //! `--variant` of `longreach eval`: encodings to evaluate a trained run under.
 
-use crate::config::diagnostic::{describe_value, table_without_null, type_name};
-use crate::exit::{Exit, Failure};
-use crate::plan::spec::{RunSpec, TRAINED, VariantSpec};
-use crate::plan::variant_rules::{Asked, Refusal, Trained};
-use crate::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
-use crate::plan::variation::{applies, changed};
+use config::diagnostic::{describe_value, table_without_null, type_name};
+use experiment::plan::variant_rules::{Asked, Refusal, Trained};
+use experiment::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
+use experiment::plan::variation::{applies, changed};
+use experiment::spec::{RunSpec, TRAINED, VariantSpec};
 use posenc::{ConfigError, PositionsConfig};
 use std::path::Path;
+use support::exit::{Exit, Failure};
 use tasks::Task;
 use toml::{Table, Value};
 
@@ -216,7 +216,7 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
         Some(value) => {
             // Normalising works on tables and on what they hold, so the value is put into one.
             let mut value = Table::from_iter([("positions".to_owned(), value)]);
-            crate::config::diagnostic::normalise(&mut value);
+            config::diagnostic::normalise(&mut value);
             let positions = value.remove("positions").expect("was put in").try_into();
             Some(
                 positions

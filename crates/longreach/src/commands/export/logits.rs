@@ -1,21 +1,21 @@
 //! Tokens and logits of a trained run: what a model rebuilt elsewhere must reproduce.
 
 use crate::commands::export::{Args, only_run, write_file};
-use crate::device;
-use crate::exit::Failure;
-use crate::plan::spec::EvalSpec;
-use crate::run::MAX_LOGITS;
-use crate::run::evaluate::unsupported;
-use crate::run::model::{rebuild, rebuild_encoding, upload};
-use crate::run::score::Test;
-use crate::run::task::build_task;
-use crate::run_dir::files::{RECORD_FILE, WEIGHTS_FILE};
-use crate::units::count;
+use experiment::device;
+use experiment::run::model::{rebuild, rebuild_encoding, upload};
+use experiment::run::score::Test;
+use experiment::run::task::build_task;
+use experiment::runs_on_disk::files::{RECORD_FILE, WEIGHTS_FILE};
+use experiment::spec::EvalSpec;
+use experiment::spec::MAX_LOGITS;
+use experiment::spec::scores::unsupported;
 use results::read_record;
 use results::record::RunStatus;
 use rundir::Weights;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::{BTreeMap, HashMap};
+use support::exit::Failure;
+use support::units::count;
 
 /// Tensors of one file: name, type, shape and little-endian bytes.
 type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
@@ -25,10 +25,10 @@ type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 ///
 /// # Errors
 ///
-/// [`Exit::Config`](crate::exit::Exit::Config) for several runs;
-/// [`Exit::Input`](crate::exit::Exit::Input) if the run is not finished, diverged, or its weights
-/// or corpus are damaged; [`Exit::Device`](crate::exit::Exit::Device);
-/// [`Exit::Resources`](crate::exit::Exit::Resources).
+/// [`Exit::Config`](support::exit::Exit::Config) for several runs;
+/// [`Exit::Input`](support::exit::Exit::Input) if the run is not finished, diverged, or its weights
+/// or corpus are damaged; [`Exit::Device`](support::exit::Exit::Device);
+/// [`Exit::Resources`](support::exit::Exit::Resources).
 #[expect(
     clippy::too_many_lines,
     reason = "checks of one run, then one test set after the other"

@@ -1,13 +1,13 @@
 //! Event files of TensorBoard, one directory for each run.
 
 use crate::commands::export::write_file;
-use crate::exit::Failure;
-use crate::run_dir::timings::timings;
+use experiment::runs_on_disk::timings::timings;
 use results::export::{TrainStep, plain_name, run_directory, run_events};
 use results::store::EVALS_DIR;
 use results::{Found, RunRecord};
 use rundir::steplog;
 use std::path::{Path, PathBuf};
+use support::exit::Failure;
 
 /// Writes one file for each record and returns their number.
 pub fn write(found: &Found, out: &Path) -> Result<usize, Failure> {

@@ -1,16 +1,16 @@
 //! The tokenizer that was trained for a run on text, in a public format.
 
 use crate::commands::export::{Args, only_run, write_file};
-use crate::exit::Failure;
-use crate::run::task::build_task;
+use experiment::run::task::build_task;
+use support::exit::Failure;
 
 /// Writes the tokenizer of a run, which is trained again from its text; returns a line about it.
 ///
 /// # Errors
 ///
-/// [`Exit::Config`](crate::exit::Exit::Config) for several runs;
-/// [`Exit::Input`](crate::exit::Exit::Input) if the run has no tokenizer or its text was changed;
-/// [`Exit::Resources`](crate::exit::Exit::Resources).
+/// [`Exit::Config`](support::exit::Exit::Config) for several runs;
+/// [`Exit::Input`](support::exit::Exit::Input) if the run has no tokenizer or its text was changed;
+/// [`Exit::Resources`](support::exit::Exit::Resources).
 pub fn write(request: &Args) -> Result<String, Failure> {
     let run = only_run(request, "tokenizer")?;
     let job = run.job.clone()?;

@@ -2,8 +2,8 @@
 //! `experiment.toml` beside a file of records. Each is planned, so that only a config that has the
 //! run is named.
 
-use crate::plan::planner::plan;
-use crate::run_dir::kept_configs;
+use experiment::plan;
+use experiment::runs_on_disk::kept_configs;
 use results::RunRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

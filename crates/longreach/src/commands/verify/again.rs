@@ -1,25 +1,25 @@
 //! Computing the numbers of a run again: from its weights, or from the beginning.
 
 use super::{Args, Subject};
-use crate::device;
-use crate::exit::{Exit, Failure};
-use crate::plan::memory::MemoryLimit;
-use crate::plan::spec::{Job, RunSpec};
-use crate::run::evaluate::evaluate;
-use crate::run::protocol::{CheckpointEvery, How};
-use crate::run::task::build_task;
-use crate::run::worker;
-use crate::run_dir::changes;
-use crate::run_dir::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
-use crate::run_dir::recorded::origin;
-use crate::signals;
-use crate::temporary;
 use burn::tensor::Device;
+use experiment::device;
+use experiment::plan::memory::MemoryLimit;
+use experiment::run::evaluate::evaluate;
+use experiment::run::protocol::{CheckpointEvery, How};
+use experiment::run::task::build_task;
+use experiment::run::worker;
+use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
+use experiment::runs_on_disk::recorded::origin;
+use experiment::spec::differences::{differences, shown};
+use experiment::spec::{Job, RunSpec};
 use results::RunRecord;
 use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
 use rundir::steplog::LOG_FILE;
 use std::path::Path;
+use support::exit::{Exit, Failure};
+use support::signals;
+use support::temporary;
 use tasks::Task;
 
 use super::evaluations;
@@ -161,12 +161,10 @@ fn changed(row: &EvalRow, other: &EvalRow) -> String {
         row.test_len
     );
     let [theirs, ours] = [row, other].map(|row| serde_json::to_value(row).unwrap_or_default());
-    match changes::differences(&theirs, &ours).first() {
-        Some((key, theirs, ours)) => format!(
-            "{at}: {key} is {}, not {}",
-            changes::shown(*ours),
-            changes::shown(*theirs)
-        ),
+    match differences(&theirs, &ours).first() {
+        Some((key, theirs, ours)) => {
+            format!("{at}: {key} is {}, not {}", shown(*ours), shown(*theirs))
+        }
         None => at,
     }
 }
@@ -256,7 +254,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
     skip_scores(&mut expected, &mut fresh);
     let [theirs, ours] =
         [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
-    let differ: Vec<String> = changes::differences(&theirs, &ours)
+    let differ: Vec<String> = differences(&theirs, &ours)
         .into_iter()
         .map(|(key, ..)| key)
         .collect();

@@ -2,16 +2,16 @@
 
 use super::numbers::rows;
 use super::{Findings, Subject};
-use crate::plan::spec::{EvalSpec, Job, RunSpec};
-use crate::plan::test_lens::TestLens;
-use crate::run::task::build_task;
-use crate::units::count;
+use experiment::run::task::build_task;
+use experiment::spec::test_lens::TestLens;
+use experiment::spec::{EvalSpec, Job, RunSpec};
 use results::record::TrainFacts;
 use results::store::EVALS_DIR;
 use results::{RunRecord, read_record};
 use schema::text::excerpt;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use support::units::count;
 
 /// The record of a later evaluation, and its spec.
 pub(super) struct Evaluation {

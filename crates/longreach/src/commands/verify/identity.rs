@@ -1,9 +1,9 @@
 //! Whether directory, job, spec and record of a run agree on which run it is.
 
 use super::Subject;
-use crate::run::record::spec_map;
-use crate::run_dir::changes;
-use crate::run_dir::files::{JOB_FILE, RECORD_FILE};
+use experiment::run::record::spec_map;
+use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE};
+use experiment::spec::differences::differences;
 use schema::text::excerpt;
 
 /// Directory, job, spec and record agree on the run.
@@ -61,7 +61,7 @@ pub(super) fn check(run: &Subject<'_>) -> Vec<String> {
         .map(serde_json::Value::Object)
         .unwrap_or_default();
     let theirs = serde_json::Value::Object(record.spec.clone());
-    let differ: Vec<String> = changes::differences(&theirs, &spec)
+    let differ: Vec<String> = differences(&theirs, &spec)
         .into_iter()
         .map(|(key, ..)| key)
         .collect();

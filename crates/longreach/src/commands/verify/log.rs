@@ -1,10 +1,10 @@
 //! Whether the step log holds every step, and the record agrees with it.
 
 use super::Subject;
-use crate::plan::spec::RunSpec;
-use crate::run::step_scores::check_stop_scores;
-use crate::run::train::{self, final_loss, thin};
-use crate::run_dir::files::JOB_FILE;
+use experiment::run::step_scores::check_stop_scores;
+use experiment::run::train::{self, final_loss, thin};
+use experiment::spec::JOB_FILE;
+use experiment::spec::RunSpec;
 use results::record::RunStatus;
 use rundir::steplog::{self, LOG_FILE, Step};
 use tasks::Task;

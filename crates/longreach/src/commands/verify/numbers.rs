@@ -3,12 +3,12 @@
 //! That is: which rows, which metrics, over how many items, and what follows from the spec alone.
 
 use super::Subject;
-use crate::plan::spec::RunSpec;
-use crate::run::blocks::Blocks;
-use crate::run::evaluate::unsupported;
-use crate::run::record::task_facts;
-use crate::run::score::metric_names;
-use crate::run::test_rows::TestRows;
+use experiment::run::record::task_facts;
+use experiment::run::test_rows::TestRows;
+use experiment::spec::RunSpec;
+use experiment::spec::blocks::Blocks;
+use experiment::spec::scores::metric_names;
+use experiment::spec::scores::unsupported;
 use results::RunRecord;
 use results::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
 use results::record::{EvalRow, EvalStatus, RunStatus};
@@ -26,8 +26,7 @@ pub(super) struct Numbers {
 /// Whether this build made a record: only then must texts and last digits be the same.
 pub(super) fn is_of_this_build(record: &RunRecord) -> bool {
     let environment = &record.environment;
-    environment.commit == env!("LONGREACH_COMMIT")
-        && environment.version == env!("CARGO_PKG_VERSION")
+    environment.commit == support::build::COMMIT && environment.version == support::build::VERSION
 }
 
 /// Checks the record of a run.

@@ -2,10 +2,10 @@
 //! `tests/cases/config.toml`; those whose input is computed are here.
 
 use super::toy::{GOOD, axes, message, read, refused_as, with};
-use longreach::config::source::{MAX_BYTES, Source};
-use longreach::exit::Exit;
+use config::source::{MAX_BYTES, Source};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use support::exit::Exit;
 
 /// A change of the good file, or another text.
 #[derive(Deserialize)]

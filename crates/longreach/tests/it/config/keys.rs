@@ -1,9 +1,10 @@
 //! The list of keys is what the reader accepts, and its ranges are those that are checked.
 
+use config::diagnostic::Problem;
+use experiment::plan;
+use experiment::plan::keys::{KEYS, Kind};
+use experiment::plan::planner::Plan;
 use longreach::commands::config_page;
-use longreach::config::diagnostic::Problem;
-use longreach::plan::keys::{KEYS, Kind};
-use longreach::plan::planner::{Plan, plan};
 use std::collections::BTreeSet;
 
 /// A config with every table that has keys, so that each can be asked for the keys it knows.
@@ -30,7 +31,7 @@ test_lens = [8]
 variants = [{ name = "window", add = { kind = "window" } }]
 "#;
 
-fn planned(overrides: &[String]) -> Result<Plan, longreach::plan::mistakes::Mistakes> {
+fn planned(overrides: &[String]) -> Result<Plan, experiment::plan::mistakes::Mistakes> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.toml");
     std::fs::write(&path, WHOLE).unwrap();

@@ -1,8 +1,8 @@
 //! All mistakes of a file are reported together, and no others.
 
 use crate::common::{TINY, exits, longreach, stderr};
-use longreach::plan::mistakes::Mistakes;
-use longreach::plan::planner::plan;
+use experiment::plan;
+use experiment::plan::mistakes::Mistakes;
 
 fn mistakes(text: &str, overrides: &[&str]) -> Option<Mistakes> {
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ const SINGLE: &[(&str, bool)] = &[
 
 #[test]
 fn of_two_mistakes_both_are_reported_and_no_third() {
-    let problem = |mistake: &longreach::config::diagnostic::Diagnostic| mistake.problem.to_string();
+    let problem = |mistake: &config::diagnostic::Diagnostic| mistake.problem.to_string();
     let alone: Vec<String> = SINGLE
         .iter()
         .map(|(text, _)| {

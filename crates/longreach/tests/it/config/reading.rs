@@ -1,9 +1,9 @@
 //! What a valid file, its axes and the overrides mean.
 
 use super::toy::{GOOD, axes, cells, read};
-use longreach::config::diagnostic::{closest, normalise};
-use longreach::config::key_path::KeyPath;
-use longreach::config::source::Source;
+use config::diagnostic::{closest, normalise};
+use config::key_path::KeyPath;
+use config::source::Source;
 
 fn labels(text: &str, overrides: &[&str]) -> Vec<String> {
     let cells = cells(text.as_bytes(), overrides).expect("valid axes");

@@ -1,10 +1,10 @@
 //! No input brings the reader down: random mutations, bombs, absurd sizes.
 
 use super::toy::{GOOD, axes, read};
-use longreach::config::diagnostic::Place;
-use longreach::config::source::MAX_BYTES;
-use longreach::exit::Exit;
-use longreach::plan::planner::plan;
+use config::diagnostic::Place;
+use config::source::MAX_BYTES;
+use experiment::plan;
+use support::exit::Exit;
 
 /// Deterministic numbers for the test below.
 struct Random(u64);

@@ -2,11 +2,11 @@
 
 #![expect(dead_code, reason = "the toy types are read into, not read")]
 
-use longreach::config::axes::{Cell, expand};
-use longreach::config::diagnostic::Diagnostic;
-use longreach::config::source::Source;
-use longreach::exit::Exit;
+use config::axes::{Cell, expand};
+use config::diagnostic::Diagnostic;
+use config::source::Source;
 use serde::Deserialize;
+use support::exit::Exit;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,0 +1,163 @@
+//! Hints that need the list of all keys: a key of another table, a scaling or positions where an
+//! encoding is asked for, a number of seeds, and what to write for a key that is missing.
+
+use super::keys::{KEYS, Kind};
+use config::axes::MAX_RUNS;
+use config::diagnostic::{Diagnostic, Problem, TableName, closest, known_keys};
+use config::key_path::{AXES, KeyPath};
+use posenc::{EncodingConfig, PositionsConfig, RopeScaling};
+use tasks::TaskConfig;
+use toml::Table;
+
+/// The mistake with the best hint there is. `table` is the configuration it is in.
+pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
+    let hint = match &mut mistake.problem {
+        Problem::UnknownKey {
+            name,
+            table: TableName::Document,
+            known,
+        } => {
+            // These two are read before the strict types are.
+            known.extend([AXES, MAX_RUNS].map(str::to_owned));
+            let (name, known) = (name.clone(), known.clone());
+            mistake.allowed = Some(known.join(", "));
+            let near = closest(&name, &known).map(|meant| format!("did you mean `{meant}`?"));
+            let hint = elsewhere(&name, &KeyPath::default(), table).or(near);
+            hint.or_else(|| meant_elsewhere(&name))
+        }
+        Problem::UnknownKey {
+            name,
+            table: TableName::Key(above),
+            ..
+        } => elsewhere(name, above, table),
+        Problem::UnknownKind { name, table: above } => other_kind(name, above),
+        Problem::MissingKey { name, table } => missing(name, table),
+        Problem::WrongType {
+            key: TableName::Key(key),
+            ..
+        } if key.to_string() == "seeds" => number_of_seeds(mistake.value.as_deref()),
+        _ => None,
+    };
+    // A hint at the override or the axis that is at fault knows more.
+    let knows = |help: &str| help.contains("set by an axis") || help.contains("sets `kind` only");
+    if mistake.help.as_deref().is_none_or(|help| !knows(help))
+        && let Some(hint) = hint
+    {
+        mistake.help = Some(hint);
+    }
+    mistake
+}
+
+/// What to write for a kind that is not one of an encoding but of something else.
+pub fn other_kind(name: &str, table: &KeyPath) -> Option<String> {
+    let of = table.to_string();
+    if of == "task" || of.ends_with("positions") {
+        return None;
+    }
+    if RopeScaling::KINDS.contains(&name) && !of.ends_with("scaling") {
+        return Some(format!(
+            "`{name}` is a scaling of rope: {{ kind = \"rope\", scaling = {{ kind = \"{name}\" }} }}"
+        ));
+    }
+    if PositionsConfig::KINDS.contains(&name) {
+        return Some(format!(
+            "`{name}` is a kind of positions: model.positions = {{ kind = \"{name}\" }}"
+        ));
+    }
+    None
+}
+
+/// Where a key that a table does not have belongs.
+fn elsewhere(name: &str, above: &KeyPath, table: &Table) -> Option<String> {
+    // Keys of variants and stages are named by a number that the reader would have to know.
+    let mut places: Vec<&str> = KEYS
+        .iter()
+        .map(|key| key.path)
+        .filter(|path| !path.contains(".N.") && path.rsplit('.').next() == Some(name))
+        .collect();
+    // The nearest first: a key of a table inside this one.
+    let inside = format!("{above}.");
+    places.sort_by_key(|path| (!path.starts_with(&inside), path.matches('.').count()));
+    if let Some(path) = places.first() {
+        return Some(match path.rsplit_once('.') {
+            Some((of, _)) => format!("`{name}` is a key of `{of}`: {path} = ..."),
+            None => format!("`{name}` stands at the top level, above the first table"),
+        });
+    }
+    let kind = |of: &str| {
+        let kind = KeyPath::parse(&format!("{of}.kind")).ok()?;
+        kind.find(table)?.as_str().map(str::to_owned)
+    };
+    let of_kind = |of: &str, keys: &dyn Fn(&str) -> Vec<String>| {
+        let kind = kind(of).filter(|_| above.to_string() != of)?;
+        let has = keys(&kind).iter().any(|key| key == name && key != "kind");
+        has.then(|| format!("`{name}` is a key of `{of}`: {of}.{name} = ..."))
+    };
+    of_kind("model.pe", &known_keys::<EncodingConfig>)
+        .or_else(|| of_kind("task", &known_keys::<TaskConfig>))
+        .or_else(|| of_kind("model.positions", &known_keys::<PositionsConfig>))
+}
+
+/// The key of some table that a name at the top level was probably meant for.
+fn meant_elsewhere(name: &str) -> Option<String> {
+    let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
+    let paths = KEYS.iter().map(|key| key.path);
+    let paths: Vec<&str> = paths.filter(|path| !path.contains(".N.")).collect();
+    let names: Vec<String> = paths.iter().map(|path| last(path).to_owned()).collect();
+    let meant = closest(name, &names)?;
+    let path = paths.into_iter().find(|path| last(path) == meant)?;
+    Some(format!("did you mean `{path}`?"))
+}
+
+/// What to write for a missing key, with an example.
+fn missing(name: &str, table: &TableName) -> Option<String> {
+    let example = |path: &str| KEYS.iter().find(|key| key.path == path);
+    match table {
+        TableName::Document => {
+            if let Some(key) = example(name).filter(|key| key.kind != Kind::Task) {
+                return Some(format!(
+                    "add `{name} = {}` above the first table",
+                    key.example
+                ));
+            }
+            if name == "task" {
+                return Some("add a table [task] with kind = \"copy\", or another".to_owned());
+            }
+            let inside = format!("{name}.");
+            let keys: Vec<String> = KEYS
+                .iter()
+                .filter(|key| key.default.is_none() && !key.path.contains(".N."))
+                .filter_map(|key| {
+                    let own = key.path.strip_prefix(&inside)?;
+                    Some(format!("{own} = {}", key.example))
+                })
+                .collect();
+            let list = keys.join(", ");
+            (!keys.is_empty()).then(|| format!("add a table [{name}] with {list}"))
+        }
+        TableName::Key(above) => {
+            let parts = above.parts().iter();
+            let parts = parts.map(|part| match part.parse::<usize>() {
+                Ok(_) => "N",
+                Err(_) => part.as_str(),
+            });
+            let path = parts.chain([name]).collect::<Vec<_>>().join(".");
+            let key = example(&path)?;
+            Some(format!("add `{name} = {}` to `{above}`", key.example))
+        }
+        TableName::Named(_) => None,
+    }
+}
+
+/// The seeds that someone means who writes how many.
+fn number_of_seeds(value: Option<&str>) -> Option<String> {
+    let count = value?.parse::<u64>().ok().filter(|count| *count <= 20)?;
+    let seeds: Vec<String> = (0..count.max(1)).map(|seed| seed.to_string()).collect();
+    let list = seeds.join(", ");
+    Some(match count {
+        0 | 1 => format!("write seeds = [{count}]"),
+        _ => {
+            format!("write seeds = [{list}] for {count} runs, or [{count}] for seed {count} alone")
+        }
+    })
+}

@@ -1,0 +1,147 @@
+//! Notes on what the author of a config may not expect.
+
+use super::planned::PlannedRun;
+use super::sections::VariantSection;
+use super::variants::{dropped, dropped_note, keeping, leaves};
+use crate::spec::scores::unsupported;
+use crate::spec::{RunSpec, TRAINED, VariantSpec};
+use posenc::{EncodingConfig, ModelShape};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use tasks::Task;
+
+/// Trained kinds that variants evaluate without, by variant and how to keep them; and variants that
+/// replace a scaling that was trained.
+#[derive(Default)]
+pub(super) struct Dropped(
+    BTreeMap<(String, Option<String>), Vec<&'static str>>,
+    BTreeSet<String>,
+);
+
+impl Dropped {
+    /// Notes what one variant evaluates without.
+    pub(super) fn note(
+        &mut self,
+        variant: &VariantSection,
+        trained: &EncodingConfig,
+        encoding: &EncodingConfig,
+        shape: &ModelShape,
+    ) {
+        let json = |pe: &EncodingConfig| serde_json::to_value(pe).unwrap_or_default();
+        let replaced = results::scaling::replaced(&json(trained), &json(encoding));
+        self.1
+            .extend(replaced.map(|how| format!("variant `{}`: {how}", variant.name)));
+        let kinds = dropped(&variant.set, trained, encoding, shape);
+        if kinds.is_empty() {
+            return;
+        }
+        let keeping = match variant.add {
+            None => keeping(&variant.set, trained, encoding, shape),
+            Some(_) => None,
+        };
+        let noted = self.0.entry((variant.name.clone(), keeping)).or_default();
+        noted.extend(kinds);
+        let mut seen = HashSet::new();
+        noted.retain(|kind| seen.insert(*kind));
+    }
+
+    /// A sentence for each variant.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let texts = self.0.iter();
+        texts
+            .map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref()))
+            .chain(self.1.iter().cloned())
+            .collect()
+    }
+}
+
+/// Where a run has no value, for the trained encoding and for variants that differ.
+pub(super) fn unsupported_notes(spec: &RunSpec, task: &dyn Task) -> Vec<String> {
+    let (mut notes, mut noted) = (Vec::new(), HashSet::new());
+    for variant in &spec.eval.variants {
+        let mut by_reason: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
+        for (index, test_len) in spec.eval.test_lens.iter().enumerate() {
+            if let Some(reason) = reason(spec, variant, index, *test_len, task) {
+                by_reason.entry(reason).or_default().push(*test_len);
+            }
+        }
+        for ((kind, reason), lengths) in by_reason {
+            let text = format!(
+                "`{kind}` has no value at {}: recorded as unsupported ({reason})",
+                shown(lengths)
+            );
+            // Variants that end where the trained encoding does would repeat its note.
+            if noted.insert(text.clone()) {
+                notes.push(match variant.name.as_str() {
+                    TRAINED => text,
+                    name => format!("variant `{name}`: {text}"),
+                });
+            }
+        }
+    }
+    notes
+}
+
+/// A training under a scaling that does nothing at the training length.
+pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
+    let pe = serde_json::to_value(&run.job.spec.model.pe).ok()?;
+    let scaling = pe.get("scaling")?;
+    let kind = scaling.get("kind")?.as_str()?;
+    // Every scaling by a factor of one is the identity.
+    let is_identity = scaling.get("factor")?.as_f64()? == 1.0;
+    is_identity.then(|| {
+        format!(
+            "`rope` with the scaling `{kind}` trains the weights of plain `rope`: its factor is 1 \
+             at the training length; a variant with set = {{ scaling = {{ kind = \"{kind}\" }} }} \
+             needs no training"
+        )
+    })
+}
+
+/// Which kind has no value at a test length, and why.
+fn reason<'a>(
+    spec: &'a RunSpec,
+    variant: &'a VariantSpec,
+    index: usize,
+    test_len: usize,
+    task: &dyn Task,
+) -> Option<(&'a str, String)> {
+    let shape = spec.model.transformer.shape();
+    let positions = variant
+        .positions
+        .get(index)
+        .unwrap_or(&spec.model.positions);
+    let encoding = &variant.pe[index];
+    let seq_len = task.seq_len(test_len);
+    let largest = spec.model.coordinates.largest(task, test_len, positions);
+    unsupported(spec, encoding, positions, seq_len, &largest)?;
+    if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
+        let reason = format!("positions are drawn out of {longest}");
+        return Some((positions.kind(), reason));
+    }
+    let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
+    let limited = leaves(encoding)
+        .into_iter()
+        .filter(|part| ends(part).is_some());
+    Some(match limited.min_by_key(ends) {
+        Some(part) => (
+            part.kind(),
+            format!("max_position = {}", ends(&part).unwrap_or(0)),
+        ),
+        None => (encoding.kind(), "it has no value there".to_owned()),
+    })
+}
+
+/// The shortest of some lengths, in order.
+fn shown(mut lengths: Vec<usize>) -> String {
+    const SHOWN: usize = 8;
+    lengths.sort_unstable();
+    let mut shown: Vec<String> = lengths
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    if lengths.len() > SHOWN {
+        shown.push(format!("{} more", lengths.len() - SHOWN));
+    }
+    shown.join(", ")
+}

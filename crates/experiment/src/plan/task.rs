@@ -1,0 +1,69 @@
+//! What is wrong with a task, by the key of the config that names it.
+
+use config::axes::Cell;
+use config::diagnostic::Diagnostic;
+use config::key_path::KeyPath;
+use support::exit::Exit;
+use tasks::TaskError;
+use toml::Value;
+
+pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
+    match error {
+        TaskError::Config(error) => {
+            let key = format!("task.{}", error.key);
+            let (problem, allowed) = (&error.problem, &error.allowed);
+            cell.error(&key, problem, allowed, &error.hint)
+                .with_value(&error.value)
+        }
+        TaskError::Input {
+            path,
+            problem,
+            hint,
+        } => {
+            // The key that names files, where one does; the corpus of the task itself otherwise.
+            let written = |key: &&&str| {
+                KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some())
+            };
+            let mut keys = [
+                "task.files",
+                "task.split.valid",
+                "task.crates",
+                "task.train",
+                "task.test",
+                "task",
+            ]
+            .iter()
+            .filter(written);
+            let named = path
+                .as_ref()
+                .and_then(|path| path.file_name())
+                .map(|name| name.to_string_lossy().into_owned());
+            let names_it = |key: &&&str| {
+                named
+                    .as_ref()
+                    .is_some_and(|name| list_names(cell, key, name))
+            };
+            let key = keys
+                .clone()
+                .find(names_it)
+                .or_else(|| keys.next())
+                .unwrap_or(&"task");
+            let path = path
+                .as_ref()
+                .map_or_else(String::new, |path| format!("{}: ", path.display()));
+            cell.error(key, &format!("{path}{problem}"), "", hint)
+                .with_exit(Exit::Input)
+        }
+    }
+}
+
+/// Whether a text of the list at `key` ends in `name`.
+fn list_names(cell: &Cell, key: &str, name: &str) -> bool {
+    let list = KeyPath::parse(key)
+        .ok()
+        .and_then(|path| path.find(&cell.table)?.as_array().cloned())
+        .unwrap_or_default();
+    list.iter()
+        .filter_map(Value::as_str)
+        .any(|text| text.ends_with(name))
+}

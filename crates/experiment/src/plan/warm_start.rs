@@ -1,0 +1,174 @@
+//! `train.start_from`: the run whose weights a training starts from.
+
+use super::before::Start;
+use super::sections::Experiment;
+use crate::spec::{Job, ModelSpec, WarmStart};
+use config::axes::Cell;
+use config::diagnostic::Diagnostic;
+use posenc::EncodingConfig;
+use results::RunRecord;
+use std::io;
+use std::path::{Path, PathBuf};
+use tiny_transformer::TransformerConfig;
+
+/// A recorded run, its directory and its job.
+pub type RecordedRun = (PathBuf, Job, RunRecord);
+
+/// The recorded runs of a seed below a directory that ended well.
+pub type RunsOfSeed = fn(&Path, u64) -> io::Result<Vec<RecordedRun>>;
+
+/// A run to start from.
+pub(super) struct FoundStart {
+    pub(super) start: WarmStart,
+    pub(super) directory: PathBuf,
+    /// The method it is a seed of, for the record.
+    pub(super) method: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What defaults need of the runs that a training starts from: one for each seed, all of one length
+/// and one encoding.
+pub(super) fn start(
+    cell: &Cell,
+    written: &Experiment,
+    (directory, runs): (&Path, RunsOfSeed),
+) -> Result<Option<Start>, Diagnostic> {
+    let Some(place) = &written.train.start_from else {
+        return Ok(None);
+    };
+    let mut found: Option<Start> = None;
+    for seed in &written.seeds {
+        let (_, Job { spec, .. }, _) = recorded_run(cell, &directory.join(place), runs, *seed)?;
+        let own = Start {
+            seq_len: spec.train.seq_len,
+            pe: spec.model.pe,
+        };
+        match &found {
+            Some(first) if *first != own => {
+                let problem = format!(
+                    "leads to runs that differ in more than the seed: trained on {} and {} tokens, \
+                     under `{}` and `{}`",
+                    first.seq_len,
+                    own.seq_len,
+                    first.pe.kind(),
+                    own.pe.kind()
+                );
+                let help = "name a directory with runs of one method";
+                return Err(refuse(cell, &problem, "seeds of one method", help));
+            }
+            _ => found = Some(own),
+        }
+    }
+    Ok(found)
+}
+
+/// The run below `train.start_from` that was trained with this seed and a model of the same shape.
+/// `first` is the encoding that training begins with.
+pub(super) fn warm_start(
+    cell: &Cell,
+    written: &Experiment,
+    (directory, runs): (&Path, RunsOfSeed),
+    model: &ModelSpec,
+    first: &EncodingConfig,
+    seed: u64,
+) -> Result<Option<FoundStart>, Diagnostic> {
+    let Some(place) = &written.train.start_from else {
+        return Ok(None);
+    };
+    let (run, job, record) = recorded_run(cell, &directory.join(place), runs, seed)?;
+    let theirs = &job.spec.model;
+    check_shape(cell, &theirs.transformer, &model.transformer)?;
+    let shape = model.transformer.shape();
+    let parameters = |pe: &EncodingConfig| pe.facts(&shape).parameters;
+    // Options of one kind may change its parameters, so the kind is not enough.
+    let same_encoding =
+        theirs.pe.kind() == first.kind() && parameters(&theirs.pe) == parameters(first);
+    let start = WarmStart {
+        run_id: record.run_id.clone(),
+        weights_blake3: record.model.weights_blake3.clone(),
+        parameters: record.model.parameters,
+        pe: same_encoding,
+    };
+    Ok(Some(FoundStart {
+        start,
+        directory: run,
+        method: record.method_spec(),
+    }))
+}
+
+fn refuse(cell: &Cell, problem: &str, allowed: &str, help: &str) -> Diagnostic {
+    cell.error("train.start_from", problem, allowed, help)
+}
+
+/// The one recorded run of a seed below a directory.
+fn recorded_run(
+    cell: &Cell,
+    place: &Path,
+    runs: RunsOfSeed,
+    seed: u64,
+) -> Result<RecordedRun, Diagnostic> {
+    let mut found = runs(place, seed).map_err(|error| {
+        let problem = format!("cannot be read: {error}");
+        let help = "it is relative to the config";
+        refuse(cell, &problem, "a directory of runs", help)
+    })?;
+    if found.len() == 1 {
+        return Ok(found.remove(0));
+    }
+    let help = "name a directory with one, such as runs/EXPERIMENT/RUN_ID";
+    let names = found.iter().map(|(run, ..)| run.display().to_string());
+    let names: Vec<String> = names.take(5).collect();
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    let problem = format!(
+        "holds {} recorded runs of seed {seed}: {names}",
+        found.len()
+    );
+    Err(refuse(cell, &problem, "one run of each seed", help))
+}
+
+/// Refuses weights whose shapes are not those of this model.
+fn check_shape(
+    cell: &Cell,
+    theirs: &TransformerConfig,
+    ours: &TransformerConfig,
+) -> Result<(), Diagnostic> {
+    // What decides the shapes of the parameters.
+    let sizes = [
+        ("d_model", theirs.d_model, ours.d_model),
+        ("n_layers", theirs.n_layers, ours.n_layers),
+        ("n_heads", theirs.n_heads, ours.n_heads),
+        ("head_dim", theirs.head_dim, ours.head_dim),
+        ("d_ff", theirs.d_ff, ours.d_ff),
+        ("vocab_size", theirs.vocab_size, ours.vocab_size),
+    ];
+    let size = sizes.iter().find(|(_, theirs, ours)| theirs != ours);
+    // What decides which parameters there are, and the feed-forward block. Attention and its mask
+    // may differ: a model may be trained on under another one.
+    let kinds = [
+        ("norm", theirs.norm == ours.norm),
+        ("qk_norm", theirs.qk_norm == ours.qk_norm),
+        ("mlp", theirs.mlp == ours.mlp),
+        ("activation", theirs.activation == ours.activation),
+        ("tied_head", theirs.tied_head == ours.tied_head),
+    ];
+    let kind = kinds.iter().find(|(_, same)| !same);
+    let (name, difference, allowed) = match (kind, size) {
+        (Some((name, _)), _) => (
+            name,
+            format!("{name} is different there"),
+            format!("a run with the same model.{name}"),
+        ),
+        (None, Some((name, theirs, ours))) => (
+            name,
+            format!("{name} is {theirs} there and {ours} here"),
+            format!("a run with {name} = {ours}"),
+        ),
+        (None, None) => return Ok(()),
+    };
+    let problem = format!("leads to weights of another model: {difference}");
+    let help = format!("set model.{name}, or name another run");
+    Err(refuse(cell, &problem, &allowed, &help))
+}

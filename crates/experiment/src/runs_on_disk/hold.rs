@@ -1,0 +1,198 @@
+//! A run that this process holds: by the lock of the operating system, and by a claim where that
+//! lock does not reach every process, as between the machines of a cluster.
+
+use rundir::claim::{self, Claim, Holder, Sight};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::exit::{Exit, Failure};
+use support::signals;
+
+/// Time between two heartbeats of a claim that is held for a moment.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// A run that this process holds, until it is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    /// None where the file system has no locks, and the claim decides alone.
+    _lock: Option<File>,
+    _claim: Option<LiveClaim>,
+}
+
+impl Hold {
+    /// A run held by its lock, if there is one, and by a claim, if there is one.
+    pub fn new(lock: Option<File>, claim: Option<LiveClaim>) -> Self {
+        Self {
+            _lock: lock,
+            _claim: claim,
+        }
+    }
+}
+
+/// Who this process is in claims: its node and its job, and how often it writes heartbeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The node's name in its cluster; empty outside.
+    pub node: String,
+    /// The engine's id of the job; empty outside.
+    pub job: String,
+    /// Time between two heartbeats.
+    pub interval: Duration,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            job: String::new(),
+            interval: claim::HEARTBEAT,
+        }
+    }
+}
+
+impl Identity {
+    /// This process, as a new claim names it.
+    pub fn holder(&self) -> Holder {
+        Holder::here(&self.node, &self.job, self.interval)
+    }
+}
+
+/// A claim with a thread that writes its heartbeats.
+#[derive(Debug)]
+pub struct LiveClaim {
+    claim: Option<Arc<Claim>>,
+    lost: Arc<AtomicBool>,
+    /// The worker that runs under it; 0 while there is none.
+    worker: Arc<AtomicU32>,
+    /// Dropped to end the thread.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveClaim {
+    /// Claims a directory, in place of a claim that the caller has seen to be dead.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Busy`] if another process holds it, [`Exit::Resources`] if no link can be made.
+    pub fn take(
+        directory: &Path,
+        identity: &Identity,
+        dead: Option<&Holder>,
+    ) -> Result<Self, Failure> {
+        let claim =
+            claim::take(directory, identity.holder(), dead).map_err(|taken| match taken {
+                claim::Taken::By(holder) => busy(directory, &holder),
+                claim::Taken::Refused(error) => {
+                    Failure::resources(format!("cannot claim {}: {error}", directory.display()))
+                }
+            })?;
+        let (claim, lost) = (Arc::new(claim), Arc::new(AtomicBool::new(false)));
+        let worker = Arc::new(AtomicU32::new(0));
+        let (end, ended) = mpsc::channel::<()>();
+        let beating = {
+            let (claim, lost, worker) = (claim.clone(), lost.clone(), worker.clone());
+            let interval = identity.interval;
+            move || {
+                while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                    if !claim.beat() {
+                        lost.store(true, Ordering::SeqCst);
+                        // Not asked to save: the files belong to another process now.
+                        signals::kill_worker(worker.load(Ordering::SeqCst));
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .spawn(beating)
+            .map_err(|error| Failure::resources(format!("cannot start a thread: {error}")))?;
+        Ok(Self {
+            claim: Some(claim),
+            lost,
+            worker,
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Claims a directory that a command writes to for a moment. A claim of another machine is
+    /// watched until its heartbeat or its silence says whether it is alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`LiveClaim::take`].
+    pub fn for_a_moment(directory: &Path) -> Result<Self, Failure> {
+        let identity = Identity {
+            interval: MOMENT,
+            ..Identity::default()
+        };
+        let (mut sight, mut seen) = (Sight::default(), None);
+        loop {
+            let Some(holder) = claim::holder(directory) else {
+                return Self::take(directory, &identity, None);
+            };
+            if sight.dead(&holder) {
+                return Self::take(directory, &identity, Some(&holder));
+            }
+            let sign = (holder.nonce.clone(), holder.beat);
+            let is_alive = seen.get_or_insert_with(|| sign.clone()) != &sign;
+            if is_alive || claim::is_visible(&holder) {
+                return Err(busy(directory, &holder));
+            }
+            std::thread::sleep(MOMENT / 10);
+        }
+    }
+
+    /// The nonce of the claim, which its worker adopts.
+    pub fn nonce(&self) -> String {
+        self.claim
+            .as_ref()
+            .map(|claim| claim.nonce())
+            .unwrap_or_default()
+    }
+
+    /// Names the worker that is killed if the claim is lost.
+    pub fn guard(&self, worker: u32) {
+        self.worker.store(worker, Ordering::SeqCst);
+        if self.lost() {
+            signals::kill_worker(worker);
+        }
+    }
+
+    /// Whether another process has taken this one for dead.
+    pub fn lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for LiveClaim {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // The last owner releases the claim.
+        drop(self.claim.take());
+    }
+}
+
+/// The failure of a run that another process claims.
+pub fn busy(directory: &Path, holder: &Holder) -> Failure {
+    let who = if holder.process == 0 {
+        "another process".to_owned()
+    } else {
+        holder.who()
+    };
+    let patience = Duration::from_millis(holder.interval_ms) * claim::PATIENCE;
+    let message = format!(
+        "{} is claimed by {who}\n  = note: a claim without a heartbeat for {} s is taken over",
+        directory.display(),
+        patience.as_secs().max(1)
+    );
+    Failure::new(Exit::Busy, message)
+}

@@ -1,0 +1,421 @@
+//! The configs of an experiment, kept beside its runs: `runs/NAME/configs/ID.toml` is a config as
+//! it was run, and `ID.json` lists its runs and the options of its report. `longreach report
+//! runs/NAME` finds in them the config that the records belong to.
+//!
+//! Both files are written atomically. A crash between them leaves a config without a list, which
+//! readers ignore and the next `run` completes.
+
+use crate::plan::planner::Plan;
+use crate::spec::differences::{differences, shown};
+use config::key_path::AXES;
+use results::record::Label;
+use results::{Claims, ReportSpec, RunRecord};
+use rundir::Disk;
+use schema::text::excerpt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use support::exit::{Exit, Failure};
+use support::units::{count, first_of};
+use toml::Table;
+
+/// Directory inside an experiment's directory.
+pub const CONFIGS_DIR: &str = "configs";
+
+/// Hex digits of a config's id.
+const ID_DIGITS: usize = 8;
+/// Configs of one experiment that are read.
+const MAX_CONFIGS: usize = 1000;
+/// Largest list of runs that is read, in bytes.
+const MAX_LIST_BYTES: u64 = 1 << 26;
+/// Largest config that is read, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 24;
+/// Keys that are listed where two configs differ.
+const MAX_KEYS: usize = 8;
+/// Configs that are listed.
+const MAX_LISTED: usize = 10;
+
+/// A config that was run: its runs, and how its report is written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The first hex digits of the BLAKE3 hash of `ID.toml`.
+    pub id: String,
+    /// Name of the config file.
+    pub file: String,
+    /// Heading of the report.
+    pub title: String,
+    /// Label texts, in the order of lines and rows.
+    pub order: Vec<String>,
+    /// Names of the variants, in order.
+    pub variants: Vec<String>,
+    /// Claims that the report checks.
+    pub claims: Claims,
+    /// Whether the report checks what a correct suite must show.
+    pub assertions: bool,
+    /// The runs, by run id, with their labels in this config.
+    pub runs: BTreeMap<String, Vec<Label>>,
+    /// The config as it was run.
+    #[serde(skip)]
+    pub table: Value,
+}
+
+/// A config as TOML that reads as the same table, its axes in the same order.
+fn body(table: &Table) -> Result<String, toml::ser::Error> {
+    let whole = toml::to_string(table)?;
+    // The writer puts lists of tables behind other values, and tables within them last.
+    let read = toml::from_str::<Table>(&whole).unwrap_or_default();
+    let axes = |table: &Table| table.get(AXES).map(toml::Value::to_string);
+    if axes(&read) == axes(table) {
+        return Ok(whole);
+    }
+    let mut rest = table.clone();
+    let mut text = String::new();
+    if let Some(toml::Value::Table(axes)) = rest.remove(AXES) {
+        text = format!("\n[{AXES}]\n");
+        for (key, values) in axes {
+            let _ = writeln!(text, "{} = {values}", toml::Value::String(key));
+        }
+    }
+    Ok(toml::to_string(&rest)? + &text)
+}
+
+impl Config {
+    /// The config of a plan, and the text of its `ID.toml`.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
+    /// cause.
+    pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
+        let body = body(&plan.table).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let directory = excerpt(&plan.directory.display().to_string());
+        let text =
+            format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
+        let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
+        let config = Self {
+            id: id_of(&text),
+            file: excerpt(&name),
+            title: plan.title.clone(),
+            order: plan.order.clone(),
+            variants: plan.variants.clone(),
+            claims: plan.claims.clone(),
+            assertions: plan.assertions,
+            runs: plan
+                .all_runs()
+                .map(|run| (run.job.run_id.clone(), run.job.labels.clone()))
+                .collect(),
+            table: serde_json::to_value(&plan.table).unwrap_or_default(),
+        };
+        Ok((config, text))
+    }
+
+    /// How `run` writes the report of this config.
+    pub fn report_spec(&self) -> ReportSpec {
+        let order = self.order.iter().chain(&self.variants).cloned().collect();
+        let (title, claims, assertions) =
+            (self.title.clone(), self.claims.clone(), self.assertions);
+        ReportSpec {
+            title,
+            order,
+            claims,
+            assertions,
+            ..ReportSpec::default()
+        }
+    }
+
+    /// Whether a record is of one of the runs, or evaluates one of them.
+    pub fn has(&self, record: &RunRecord) -> bool {
+        self.runs.contains_key(run_of(record))
+    }
+
+    /// Gives records the labels they have in this config: a run shared by two configs may be
+    /// recorded with those of the other.
+    pub fn label(&self, records: &mut [RunRecord]) {
+        for record in records {
+            let labels = self.runs.get(run_of(record));
+            if let Some(labels) = labels.filter(|labels| **labels != record.labels) {
+                record.change(|record| record.labels.clone_from(labels));
+            }
+        }
+    }
+
+    /// Whether two configs have the same report, given the same records.
+    fn reports_like(&self, other: &Self, records: &[RunRecord]) -> bool {
+        let labels = |config: &Self| {
+            // In the order of the records, so that the two lists compare record by record.
+            records
+                .iter()
+                .map(|record| config.runs.get(run_of(record)).cloned())
+                .collect::<Vec<_>>()
+        };
+        self.report_spec() == other.report_spec() && labels(self) == labels(other)
+    }
+
+    /// `1a2b3c4d (x.toml)`.
+    fn name(&self) -> String {
+        format!("{} ({})", self.id, self.file)
+    }
+}
+
+/// The run a record is of; for a later evaluation, the run it evaluates.
+fn run_of(record: &RunRecord) -> &str {
+    record.evaluation_of.as_deref().unwrap_or(&record.run_id)
+}
+
+fn id_of(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..ID_DIGITS].to_owned()
+}
+
+/// Writes the config of a plan beside the runs of its experiment. Files that are there already stay
+/// as they are.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if they cannot be written.
+pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Failure> {
+    let (config, text) = Config::of(plan)?;
+    let list = serde_json::to_vec_pretty(&config)
+        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    let directory = experiment.join(CONFIGS_DIR);
+    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    disk.remove_abandoned(&directory);
+    for (extension, bytes) in [("toml", text.as_bytes()), ("json", &list)] {
+        let path = directory.join(format!("{}.{extension}", config.id));
+        if rundir::read::bounded(&path, bytes.len() as u64)
+            .ok()
+            .as_deref()
+            != Some(bytes)
+        {
+            disk.write_whole(&path, bytes).map_err(Failure::resources)?;
+        }
+    }
+    Ok(())
+}
+
+/// The file of a config kept in an experiment's directory.
+pub fn path(experiment: &Path, id: &str) -> PathBuf {
+    experiment.join(CONFIGS_DIR).join(format!("{id}.toml"))
+}
+
+/// The configs kept in an experiment's directory, by id, and notes on those that cannot be used.
+pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
+    let directory = experiment.join(CONFIGS_DIR);
+    let is_id =
+        |stem: &str| stem.len() == ID_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let entries = std::fs::read_dir(&directory)
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    // By their lists: a config without one was cut off by a crash.
+    let mut ids: Vec<String> = names
+        .filter_map(|name| {
+            Some(
+                name.strip_suffix(".json")
+                    .filter(|stem| is_id(stem))?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    ids.sort();
+    let mut unusable = Vec::new();
+    if ids.len() > MAX_CONFIGS {
+        unusable.push(format!(
+            "{} holds {} configs; the first {MAX_CONFIGS} are read",
+            directory.display(),
+            ids.len()
+        ));
+        ids.truncate(MAX_CONFIGS);
+    }
+    let mut configs = Vec::new();
+    for id in ids {
+        match read_one(&directory, &id) {
+            Ok(config) => configs.push(config),
+            Err(reason) => unusable.push(format!(
+                "config {id} in {} cannot be used: {reason}",
+                directory.display()
+            )),
+        }
+    }
+    (configs, unusable)
+}
+
+fn read_one(directory: &Path, id: &str) -> Result<Config, String> {
+    let bounded = |extension: &str, most| {
+        let path = directory.join(format!("{id}.{extension}"));
+        rundir::read::bounded(&path, most).map_err(|error| format!("{error:#}"))
+    };
+    let list = bounded("json", MAX_LIST_BYTES)?;
+    let mut config: Config =
+        serde_json::from_slice(&list).map_err(|error| format!("{id}.json: {error}"))?;
+    let text = String::from_utf8(bounded("toml", MAX_CONFIG_BYTES)?)
+        .map_err(|_| format!("{id}.toml is not UTF-8"))?;
+    if config.id != id || id_of(&text) != id {
+        return Err(format!(
+            "{id}.toml was changed: its hash is {}",
+            id_of(&text)
+        ));
+    }
+    let table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| format!("{id}.toml: {}", error.message()))?;
+    config.table = serde_json::to_value(table).unwrap_or_default();
+    Ok(config)
+}
+
+/// Which configs the records of an experiment belong to.
+pub struct Belonging {
+    /// The config that all of them belong to; none if there are several, or some belong to none.
+    pub config: Option<Config>,
+    /// One line for each config that has some of the records: how many, and how it differs from the
+    /// first.
+    pub lines: Vec<String>,
+}
+
+/// Finds which of the configs kept in an experiment's directory the records belong to. A config
+/// that has all of them is chosen over those that have a part; of several that have all, each must
+/// have the same report.
+pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
+    let (configs, unusable) = read(experiment);
+    let runs: BTreeSet<&str> = records.iter().map(run_of).collect();
+    let recorded = |config: &Config| {
+        let is_own = |run: &&&str| config.runs.contains_key(**run);
+        runs.iter().filter(is_own).count()
+    };
+    let mut found: Vec<(usize, &Config)> = configs
+        .iter()
+        .map(|config| (recorded(config), config))
+        .filter(|(n, _)| *n > 0)
+        .collect();
+    // Most records first; ids break ties, so that reports are reproducible.
+    found.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.id.cmp(&second.id)));
+    let complete = found.iter().filter(|(n, _)| *n == runs.len());
+    let covering: Vec<&Config> = complete.map(|(_, config)| *config).collect();
+    // Neighbours are enough: to have the same report is transitive.
+    let mut same_report = covering
+        .windows(2)
+        .map(|pair| pair[0].reports_like(pair[1], records));
+    let config = if same_report.all(|same| same) {
+        covering.first().map(|config| (*config).clone())
+    } else {
+        None
+    };
+    let mut lines: Vec<String> = found
+        .iter()
+        .take(MAX_LISTED)
+        .map(|(n, config)| line(*n, config, found[0].1))
+        .collect();
+    if found.len() > MAX_LISTED {
+        lines.push(format!("{} more configs", found.len() - MAX_LISTED));
+    }
+    let has = |run: &str| {
+        found
+            .iter()
+            .any(|(_, config)| config.runs.contains_key(run))
+    };
+    let unknown = runs.iter().filter(|run| !has(run)).count();
+    if unknown > 0 {
+        let place = experiment.join(CONFIGS_DIR);
+        lines.push(format!(
+            "{} of no config in {}",
+            count(unknown, "run"),
+            place.display()
+        ));
+    }
+    lines.extend(unusable);
+    Belonging { config, lines }
+}
+
+/// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first.
+fn line(recorded: usize, config: &Config, first: &Config) -> String {
+    let runs = count(config.runs.len(), "run");
+    let line = format!("config {}: {recorded} of {runs} recorded", config.name());
+    if config.id == first.id {
+        line
+    } else {
+        format!("{line}; {}", differing(first, config))
+    }
+}
+
+/// In which keys a config differs from the first.
+fn differing(first: &Config, other: &Config) -> String {
+    let listed: Vec<String> = differences(&first.table, &other.table)
+        .into_iter()
+        .map(|(key, theirs, ours)| {
+            let (key, ours) = (excerpt(&key), shown(ours));
+            format!("{key} = {ours} (there {})", shown(theirs))
+        })
+        .collect();
+    if listed.is_empty() {
+        format!(
+            "the same keys and values as {}, read from another directory",
+            first.id
+        )
+    } else {
+        format!(
+            "differs from {} in {}",
+            first.id,
+            first_of(&listed, MAX_KEYS)
+        )
+    }
+}
+
+/// The config that `--config` names: an id, or the beginning of one, of those kept in the
+/// experiment's directory, or a config file.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if it names none or several of them, or a file that cannot be planned.
+pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
+    let (mut configs, unusable) = read(experiment);
+    // A kept config is read with its list: its relative paths do not start from where it is kept.
+    let path = Path::new(name);
+    let kept = path
+        .parent()
+        .is_some_and(|directory| directory.ends_with(CONFIGS_DIR));
+    let stem = path
+        .file_stem()
+        .filter(|_| kept)
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let wanted = stem
+        .filter(|stem| configs.iter().any(|config| config.id == *stem))
+        .unwrap_or_else(|| name.to_owned());
+    let matches = configs
+        .iter()
+        .filter(|config| !wanted.is_empty() && config.id.starts_with(&wanted))
+        .count();
+    if matches == 1 {
+        configs.retain(|config| config.id.starts_with(&wanted));
+        return Ok(configs.remove(0));
+    }
+    if matches == 0 && path.is_file() {
+        let plan = crate::plan(path, &[])?;
+        return Ok(Config::of(&plan)?.0);
+    }
+    let problem = if matches > 1 {
+        format!("is the beginning of {matches} ids")
+    } else {
+        "names neither a config kept there nor a file".into()
+    };
+    let names: Vec<String> = configs.iter().map(Config::name).collect();
+    let allowed = if names.is_empty() {
+        "a config file".to_owned()
+    } else {
+        format!("a config file, or one of {}", first_of(&names, MAX_LISTED))
+    };
+    let notes: String = unusable
+        .iter()
+        .map(|note| format!("\n  = note: {note}"))
+        .collect();
+    let help = format!(
+        "`longreach report {}` lists the configs its records belong to",
+        experiment.display()
+    );
+    Err(Failure::new(
+        Exit::Config,
+        format!("--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"),
+    ))
+}

@@ -1,0 +1,372 @@
+//! `--recorded`: files of records whose runs count as done. The record of a run is copied into the
+//! directory of the run, so that every command finds it where it finds all others.
+
+use crate::plan::planned::{Plan, PlannedRun};
+use crate::runs_on_disk::files::{
+    self, ERROR_FILE, JOB_FILE, RECORD_FILE, WEIGHTS_FILE, refuse_link, run_dir, write_record,
+};
+use crate::runs_on_disk::integrity::contradiction;
+use results::compare::disagreement;
+use results::record::EvalStatus;
+use results::store::{EVALS_DIR, record_text};
+use results::{Conflict, Place, RunRecord, StoreError};
+use rundir::{Disk, Weights, checkpoint, steplog};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use support::exit::{Exit, Failure};
+use support::units::{count, first_of};
+
+/// The file that names the place a record was copied from. Its run has neither weights nor a step
+/// log here.
+const ORIGIN_FILE: &str = "recorded.json";
+/// Files that a note names.
+const MOST_NAMED: usize = 5;
+
+/// Where the record of a run was copied from.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Origin {
+    /// The file, as it was named.
+    file: String,
+    /// Its line, counted from 1; none for a file of one record.
+    line: Option<usize>,
+}
+
+/// Where the record of a run was copied from, `FILE:LINE`, if it was and the run was not trained
+/// here since.
+pub fn origin(directory: &Path) -> Option<String> {
+    if directory.join(WEIGHTS_FILE).exists() {
+        return None;
+    }
+    let bytes = rundir::read::bounded(&directory.join(ORIGIN_FILE), 1 << 16).ok()?;
+    let origin: Origin = serde_json::from_slice(&bytes).ok()?;
+    let line = origin.line.map_or(String::new(), |line| format!(":{line}"));
+    Some(format!("{}{line}", origin.file))
+}
+
+/// The records of some files, by run.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    files: Vec<PathBuf>,
+    /// Trainings by run id. A run may be part of several experiments.
+    runs: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    /// Later evaluations, by the id of the run whose weights they are of.
+    evaluations: BTreeMap<String, Vec<(Place, RunRecord)>>,
+}
+
+impl Recorded {
+    /// Reads files as `longreach gather` writes them, or records of single runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Input`] if a file cannot be read or holds no record, if a line is no record of this
+    /// version, if a record does not match its seal, or if a run is recorded twice with different
+    /// numbers. The message names file and line.
+    pub fn read(files: &[PathBuf]) -> Result<Self, Failure> {
+        let mut recorded = Self {
+            files: files.to_vec(),
+            ..Self::default()
+        };
+        for file in files {
+            refuse_override(file)?;
+        }
+        if files.is_empty() {
+            return Ok(recorded);
+        }
+        let (found, excluded) = results::store::read_files(files).map_err(|error| match error {
+            StoreError::Conflicts(_) => Failure::input(format!("--recorded: {error}")),
+            error => refused(error, "take a file that `longreach gather` wrote"),
+        })?;
+        if let Some(bad) = excluded.first() {
+            let (path, line) = (bad.path.clone(), bad.line);
+            let problem = format!("{}: {}", Place { path, line }, bad.reason);
+            return Err(refused(
+                problem,
+                "take the file as it was written, or another version of the program",
+            ));
+        }
+        if found.is_empty() {
+            let names: Vec<String> = files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect();
+            let problem = format!("{}: no record in it", first_of(&names, MOST_NAMED));
+            return Err(refused(
+                problem,
+                "take a file that `longreach gather` wrote",
+            ));
+        }
+        for (place, record) in found {
+            if record.seal_holds() == Some(false) {
+                let problem = format!(
+                    "{place}: the record of run {} was changed after it was written: it does not \
+                     match its seal",
+                    record.run_id
+                );
+                let help = "take the file as it was written, or remove the line: its run is then \
+                            trained";
+                return Err(refused(problem, help));
+            }
+            let (list, id) = match &record.evaluation_of {
+                None => (&mut recorded.runs, record.run_id.clone()),
+                Some(of) => (&mut recorded.evaluations, of.clone()),
+            };
+            list.entry(id).or_default().push((place, record));
+        }
+        Ok(recorded)
+    }
+
+    /// Whether no file was named.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The record of a run, that of its experiment first: a run has the same numbers in all.
+    pub fn of(&self, run: &PlannedRun) -> Option<&(Place, RunRecord)> {
+        let all = self.runs.get(&run.job.run_id)?;
+        let own = all
+            .iter()
+            .find(|(_, record)| record.experiment == run.job.experiment);
+        own.or(all.first())
+    }
+
+    /// Checks the records of the runs of a plan against the plan and the directories of the runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Input`] for a record with the spec of another run, for later evaluations of other
+    /// weights, and for a run that its directory holds with other numbers.
+    pub fn check(&self, plan: &Plan, runs: &Path) -> Result<(), Failure> {
+        for run in &plan.runs {
+            let Some((place, record)) = self.of(run) else {
+                continue;
+            };
+            if let Some(why) = contradiction(record) {
+                let problem = format!(
+                    "{place}: the record of run {} was edited: {why}",
+                    record.run_id
+                );
+                let help = "take the file as it was written, or remove the line: its run is then \
+                            trained";
+                return Err(refused(problem, help));
+            }
+            let others = self.evaluations_of(run);
+            if let Some((place, _)) = others
+                .iter()
+                .find(|(_, evaluation)| evaluation.model != record.model)
+            {
+                let problem = format!(
+                    "{place}: evaluates other weights than those of run {}",
+                    record.run_id
+                );
+                return Err(refused(problem, "remove the line"));
+            }
+            let directory = run_dir(runs, &run.job);
+            if let Some(local) = files::recorded(&directory, &run.job) {
+                agree((place, record), (&directory.join(RECORD_FILE), &local))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluations_of(&self, run: &PlannedRun) -> &[(Place, RunRecord)] {
+        let found = self.evaluations.get(&run.job.run_id);
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// Copies the records of the runs of a plan, and of their later evaluations, into the
+    /// directories of the runs. A run that is recorded there keeps its record, unless that skipped
+    /// lengths which the other one has. Returns notes for people.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), before anything is written; [`Exit::Input`] for a record in
+    /// a directory that cannot be read and must not be replaced; [`Exit::Resources`] if a directory
+    /// cannot be written.
+    pub fn copy(&self, disk: &dyn Disk, plan: &Plan, runs: &Path) -> Result<Vec<String>, Failure> {
+        self.check(plan, runs)?;
+        for run in &plan.runs {
+            let directory = run_dir(runs, &run.job);
+            let Some(found) = self.of(run) else { continue };
+            let local = files::recorded(&directory, &run.job);
+            let is_better = local.is_none_or(|local| scored(&found.1) > scored(&local));
+            let missing = self
+                .evaluations_of(run)
+                .iter()
+                .any(|(_, evaluation)| !evaluation_path(&directory, evaluation).exists());
+            if !is_better && !missing {
+                continue;
+            }
+            refuse_link(&directory, "a run")?;
+            disk.create_dirs(&directory).map_err(Failure::resources)?;
+            let _hold = match files::take(disk, &directory) {
+                Ok(hold) => hold,
+                // It is being trained, or another sweep copies the same record.
+                Err(failure) if failure.exit == Exit::Busy => continue,
+                Err(failure) => return Err(failure),
+            };
+            if is_better {
+                copy_run(disk, &directory, run, found)?;
+            }
+            for (_, evaluation) in self.evaluations_of(run) {
+                copy_evaluation(disk, &directory, run, evaluation)?;
+            }
+        }
+        Ok(self.notes(plan))
+    }
+
+    /// How many runs of a plan the files hold, how many of their records have no seal, and how many
+    /// records are of other runs.
+    pub fn notes(&self, plan: &Plan) -> Vec<String> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let here: Vec<&(Place, RunRecord)> =
+            plan.runs.iter().filter_map(|run| self.of(run)).collect();
+        let others = self.runs.len().saturating_sub(here.len());
+        let others = match others {
+            0 => String::new(),
+            n => format!("; {} not of this config", count(n, "run")),
+        };
+        let counted = format!(
+            "--recorded: {} of {} count as done{others}",
+            here.len(),
+            count(plan.runs.len(), "run")
+        );
+        let unsealed: Vec<String> = here
+            .iter()
+            .filter(|(_, record)| record.seal.is_none())
+            .map(|(place, _)| place.to_string())
+            .collect();
+        let unsealed = (!unsealed.is_empty()).then(|| {
+            format!(
+                "--recorded: {} without a seal, so that an edit would not show: {}",
+                count(unsealed.len(), "record"),
+                first_of(&unsealed, MOST_NAMED)
+            )
+        });
+        std::iter::once(counted).chain(unsealed).collect()
+    }
+}
+
+/// Rows with a result.
+fn scored(record: &RunRecord) -> usize {
+    let rows = record.evals.iter();
+    rows.filter(|row| row.status != EvalStatus::Skipped).count()
+}
+
+/// A file that cannot be used.
+fn refused(problem: impl std::fmt::Display, help: &str) -> Failure {
+    let allowed = "records of this version, each once or with equal numbers, as they were written";
+    Failure::input(format!(
+        "--recorded: {problem}\n  = allowed: {allowed}\n  = help: {help}"
+    ))
+}
+
+/// `--recorded` takes all that follows it, also a value for a key of the config.
+fn refuse_override(file: &Path) -> Result<(), Failure> {
+    let text = file.to_string_lossy();
+    if file.exists() || !text.contains('=') {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Config,
+        format!(
+            "--recorded {text}: there is no such file\n  = allowed: files of records\n  = help: \
+             write key=value before --recorded, which takes every file that follows it"
+        ),
+    ))
+}
+
+/// Refuses two records of one run with different numbers.
+fn agree(file: (&Place, &RunRecord), local: (&Path, &RunRecord)) -> Result<(), Failure> {
+    let Some(what) = disagreement(file.1, local.1) else {
+        return Ok(());
+    };
+    let local_place = Place {
+        path: local.0.to_owned(),
+        line: None,
+    };
+    let conflict = Conflict {
+        run_id: file.1.run_id.clone(),
+        places: [file.0.clone(), local_place],
+        what,
+    };
+    let error = StoreError::Conflicts(vec![conflict]);
+    Err(Failure::input(format!("--recorded: {error}")))
+}
+
+/// Writes the job of a run, where its record is from, and the record. What an unfinished training
+/// left is removed: it is not that of the record.
+fn copy_run(
+    disk: &dyn Disk,
+    directory: &Path,
+    run: &PlannedRun,
+    (place, record): &(Place, RunRecord),
+) -> Result<(), Failure> {
+    files::check_record(directory)?;
+    let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
+    disk.write_whole(&directory.join(JOB_FILE), &job)
+        .map_err(Failure::resources)?;
+    let model = &record.model;
+    let weights = directory.join(WEIGHTS_FILE);
+    let has_weights = Weights::load(&weights, model.parameters, &model.weights_blake3).is_ok();
+    if !has_weights {
+        let left = [
+            WEIGHTS_FILE,
+            steplog::LOG_FILE,
+            checkpoint::CHECKPOINTS_DIR,
+            ERROR_FILE,
+        ];
+        for name in left {
+            disk.remove_tree(&directory.join(name))
+                .map_err(Failure::resources)?;
+        }
+        let origin = Origin {
+            file: place.path.display().to_string(),
+            line: place.line,
+        };
+        let text = serde_json::to_vec_pretty(&origin).map_err(Failure::bug)?;
+        disk.write_whole(&directory.join(ORIGIN_FILE), &text)
+            .map_err(Failure::resources)?;
+    }
+    write_record(disk, directory, &placed(record, run))
+}
+
+/// The record under the name and the labels that the plan gives to its run.
+fn placed(record: &RunRecord, run: &PlannedRun) -> RunRecord {
+    let mut record = record.clone();
+    let job = &run.job;
+    if record.experiment != job.experiment || record.labels != job.labels {
+        record.change(|record| {
+            record.experiment.clone_from(&job.experiment);
+            record.labels.clone_from(&job.labels);
+        });
+    }
+    record
+}
+
+fn evaluation_path(directory: &Path, evaluation: &RunRecord) -> PathBuf {
+    let name = format!("{}.json", evaluation.run_id);
+    directory.join(EVALS_DIR).join(name)
+}
+
+/// Writes a later evaluation of a run, unless it is there.
+fn copy_evaluation(
+    disk: &dyn Disk,
+    directory: &Path,
+    run: &PlannedRun,
+    evaluation: &RunRecord,
+) -> Result<(), Failure> {
+    let path = evaluation_path(directory, evaluation);
+    if path.exists() {
+        return Ok(());
+    }
+    refuse_link(&directory.join(EVALS_DIR), "a run's evaluations")?;
+    disk.create_dirs(&directory.join(EVALS_DIR))
+        .map_err(Failure::resources)?;
+    let text = record_text(&path, &placed(evaluation, run)).map_err(Failure::bug)?;
+    disk.write_whole(&path, text.as_bytes())
+        .map_err(Failure::resources)
+}

@@ -1,0 +1,474 @@
+//! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
+//! filters on resolved values.
+
+use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job};
+use crate::runs_on_disk::walk::{directories_in, directories_with};
+use crate::spec::{Job, RunSpec};
+use config::diagnostic::closest_first;
+use schema::text::excerpt;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use support::exit::{Exit, Failure};
+use support::units::{count, first_of};
+
+/// Names in a list of possible ones.
+const MAX_LISTED: usize = 10;
+/// Values of a key in a list of possible ones.
+const MAX_VALUES: usize = 20;
+
+/// A run that was selected.
+pub struct Run {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its job, or why it cannot be read.
+    pub job: Result<Job, Failure>,
+}
+
+impl Run {
+    /// The run as people name it, `rope seed 0`; with its id where that is also the name of another
+    /// of `all`.
+    pub fn name_among(&self, all: &[Run]) -> String {
+        let name = self.name();
+        if all.iter().filter(|other| other.name() == name).count() < 2 {
+            return name;
+        }
+        format!(
+            "{name} ({})",
+            self.directory
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+        )
+    }
+
+    /// The run as people name it: `rope seed 0`.
+    pub fn name(&self) -> String {
+        let Ok(job) = &self.job else {
+            return excerpt(&self.directory.display().to_string());
+        };
+        let labels: Vec<String> = job
+            .labels
+            .iter()
+            .map(|label| excerpt(&label.text))
+            .collect();
+        format!("{} seed {}", labels.join(", "), job.spec.seed)
+            .trim_start()
+            .to_owned()
+    }
+}
+
+/// The runs that some paths name and that all filters let through, in the order of the paths, each
+/// once. `note` receives a line about runs that are left out because they are not recorded yet.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a path names nothing or an experiment without a recorded run;
+/// [`Exit::Config`] if it names several runs or experiments at once, or a filter is not
+/// `key=value`, names no key, or no run passes.
+pub fn select(
+    paths: &[PathBuf],
+    filters: &[String],
+    mut note: impl FnMut(&str),
+) -> Result<Vec<Run>, Failure> {
+    let filters = filters
+        .iter()
+        .map(|text| Filter::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut directories = Vec::new();
+    for path in paths {
+        directories.extend(named(path, &mut note)?);
+    }
+    // Two spellings of a path may name one run.
+    let mut seen = BTreeSet::new();
+    directories.retain(|directory| {
+        seen.insert(
+            directory
+                .canonicalize()
+                .unwrap_or_else(|_| directory.clone()),
+        )
+    });
+    let runs = directories.into_iter().map(|directory| Run {
+        job: read_job(&directory),
+        directory,
+    });
+    filtered(runs.collect(), &filters, &mut note)
+}
+
+/// The directories of the runs that a path names.
+fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failure> {
+    let place = path.display();
+    // A file of a run, such as its record, stands for the run.
+    if path.is_file() {
+        return Ok(vec![
+            path.parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."))
+                .to_owned(),
+        ]);
+    }
+    if path.join(JOB_FILE).is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    if !path.is_dir() {
+        return beginning(path);
+    }
+    let runs = directories_with(path, JOB_FILE);
+    if runs.is_empty() {
+        let experiments: Vec<String> = directories_in(path)
+            .unwrap_or_default()
+            .iter()
+            .filter(|other| !directories_with(other, JOB_FILE).is_empty())
+            .map(|other| text(other))
+            .collect();
+        if experiments.is_empty() {
+            let help = "name the directory of a run or of an experiment, such as runs/quickstart";
+            return Err(Failure::input(format!(
+                "{place} holds no run\n  = help: {help}"
+            )));
+        }
+        let (listed, help) = (list(&experiments), "name one or more of them");
+        let problem = format!("{place} holds experiments, not runs");
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
+        ));
+    }
+    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = runs
+        .into_iter()
+        .partition(|run| run.join(RECORD_FILE).is_file());
+    if recorded.is_empty() {
+        let help = "`longreach run` with its config finishes them";
+        return Err(Failure::input(format!(
+            "{place}: none of its {} is recorded\n  = help: {help}",
+            count(unfinished.len(), "run")
+        )));
+    }
+    if !unfinished.is_empty() {
+        note(&format!(
+            "note: {place}: {} left out, not recorded yet",
+            count(unfinished.len(), "run")
+        ));
+    }
+    Ok(recorded)
+}
+
+/// The run whose id begins with the last part of a path.
+fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let place = path.display();
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let wanted = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let runs = directories_with(parent, JOB_FILE);
+    if runs.is_empty() {
+        let help = "name the directory of a run or of an experiment, such as runs/quickstart";
+        return Err(Failure::input(format!(
+            "{place} does not exist\n  = help: {help}"
+        )));
+    }
+    let id = |run: &PathBuf| {
+        run.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let matches: Vec<PathBuf> = runs
+        .iter()
+        .filter(|run| !wanted.is_empty() && id(run).starts_with(&wanted))
+        .cloned()
+        .collect();
+    match matches.len() {
+        1 => Ok(matches),
+        0 => {
+            let mut ids: Vec<String> = runs.iter().map(id).collect();
+            closest_first(&wanted, &mut ids);
+            let help = "`longreach status` lists the runs with their ids";
+            Err(Failure::input(format!(
+                "{place}: no run id begins with {wanted}\n  = allowed: {}\n  = help: {help}",
+                list(&ids)
+            )))
+        }
+        n => {
+            let described: Vec<String> = matches.iter().map(|run| describe(run)).collect();
+            let problem = format!("{place}: the ids of {n} runs begin with {wanted}");
+            let help = "write more of the id";
+            Err(Failure::new(
+                Exit::Config,
+                format!(
+                    "{problem}\n  = allowed: {}\n  = help: {help}",
+                    list(&described)
+                ),
+            ))
+        }
+    }
+}
+
+/// `0123456789abcdef (rope seed 0)`.
+fn describe(directory: &Path) -> String {
+    let run = Run {
+        directory: directory.to_owned(),
+        job: read_job(directory),
+    };
+    format!(
+        "{} ({})",
+        directory.file_name().unwrap_or_default().to_string_lossy(),
+        run.name()
+    )
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The first of some names, as one harmless line.
+fn list(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| excerpt(name)).collect();
+    first_of(&names, MAX_LISTED)
+}
+
+/// A `key=value` that a run must have.
+struct Filter {
+    text: String,
+    key: String,
+    /// The value as TOML, if it is that.
+    value: Option<Value>,
+    /// The value as it was written.
+    raw: String,
+}
+
+impl Filter {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let (key, raw) = text
+            .split_once('=')
+            .map(|(key, raw)| (key.trim(), raw.trim()))
+            .unwrap_or_default();
+        if key.is_empty() || raw.is_empty() {
+            let help = "write --where pe=rope, --where seed=0 or --where model.pe.base=10000";
+            let message = format!(
+                "--where {text}: is not a key with a value\n  = allowed: KEY=VALUE\n  = help: \
+                 {help}"
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
+        let key = match key {
+            "pe" => "model.pe.kind",
+            "seeds" => "seed",
+            key => key,
+        };
+        // A bare word is no TOML value: it is compared as text.
+        let parsed = format!("value = {raw}").parse::<toml::Table>().ok();
+        let value = parsed.and_then(|table| serde_json::to_value(table.get("value")?).ok());
+        Ok(Self {
+            text: text.to_owned(),
+            key: key.to_owned(),
+            value,
+            raw: raw.to_owned(),
+        })
+    }
+
+    /// Checks that some run has the key, and some run the value.
+    fn check(&self, known: &[&Value]) -> Result<(), Failure> {
+        let refuse = |problem: &str, allowed: &str, help: &str| {
+            let message = format!(
+                "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
+                self.text
+            );
+            Err(Failure::new(Exit::Config, message))
+        };
+        let values: BTreeSet<String> = known
+            .iter()
+            .flat_map(|view| self.found(view))
+            .map(plain)
+            .collect();
+        if values.is_empty() {
+            let keys: BTreeSet<String> = known.iter().flat_map(|view| keys(view)).collect();
+            let mut keys: Vec<String> = keys.into_iter().collect();
+            closest_first(&self.key, &mut keys);
+            let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+            // Stable: keys that end as the one asked for come first, each group by closeness.
+            keys.sort_by_key(|key| last(key) != last(&self.key));
+            let help = "keys are those of a config, such as model.pe.base; `pe` is short for \
+                        model.pe.kind";
+            return refuse("none of the runs has this key", &list(&keys), help);
+        }
+        if !known.iter().any(|view| self.passes(view)) {
+            let values: Vec<String> = values.into_iter().collect();
+            let allowed = format!("{} = {}", self.key, first_of(&values, MAX_VALUES));
+            let problem = "none of the runs has this value";
+            return refuse(problem, &allowed, "write one of these values");
+        }
+        Ok(())
+    }
+
+    /// The values of a run at the key; more than one only for labels.
+    fn found<'a>(&self, view: &'a Value) -> Vec<&'a Value> {
+        if self.key == "label" {
+            return view
+                .get("label")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .collect();
+        }
+        self.key
+            .split('.')
+            .try_fold(view, |value, part| value.get(part))
+            .filter(|value| !value.is_null())
+            .into_iter()
+            .collect()
+    }
+
+    fn passes(&self, view: &Value) -> bool {
+        self.found(view).into_iter().any(|found| {
+            self.value.as_ref().is_some_and(|value| same(value, found)) || self.is_text(found)
+        })
+    }
+
+    /// Whether a text, or the kind of a table, is what was written.
+    fn is_text(&self, found: &Value) -> bool {
+        let text = found.as_str().or_else(|| found.get("kind")?.as_str());
+        let wanted = self
+            .value
+            .as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or(&self.raw);
+        text.is_some_and(|text| text == wanted || text == self.raw)
+    }
+}
+
+/// Whether a value is the one asked for: numbers by size, of tables the keys that were given.
+fn same(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        // 1 and 1.0 are different numbers in JSON, and one to the user.
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => a
+            .iter()
+            .all(|(key, value)| b.get(key).is_some_and(|found| same(value, found))),
+        (a, b) => a == b,
+    }
+}
+
+/// The resolved values of a run under the keys of a config, defaults included.
+fn view(job: &Job) -> Value {
+    let RunSpec {
+        task,
+        model,
+        train,
+        eval,
+        seed,
+        ..
+    } = &job.spec;
+    let mut view = json!({
+        "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train,
+        "label": job.labels.iter().map(|label| &label.text).collect::<Vec<_>>(),
+        "eval": {
+            "test_lens": eval.test_lens,
+            "seed": eval.seed,
+            "batch_tokens": eval.batch_tokens,
+            "decode": eval.decode,
+            "last_tokens": eval.last_tokens,
+            "attention_distance": eval.attention_distance,
+        },
+    });
+    for (key, value) in [
+        ("positions", json!(model.positions)),
+        ("coordinates", json!(model.coordinates)),
+    ] {
+        view["model"][key] = value;
+    }
+    view
+}
+
+/// The runs that pass all filters; those whose job cannot be read do not.
+fn filtered(
+    runs: Vec<Run>,
+    filters: &[Filter],
+    note: &mut impl FnMut(&str),
+) -> Result<Vec<Run>, Failure> {
+    if filters.is_empty() {
+        return Ok(runs);
+    }
+    for failure in runs.iter().filter_map(|run| run.job.as_ref().err()) {
+        note(&format!("note: left out: {}", failure.message));
+    }
+    let views: Vec<Option<Value>> = runs
+        .iter()
+        .map(|run| run.job.as_ref().ok().map(view))
+        .collect();
+    let known: Vec<&Value> = views.iter().flatten().collect();
+    for filter in filters {
+        filter.check(&known)?;
+    }
+    let passes = |view: &Option<Value>| {
+        view.as_ref()
+            .is_some_and(|view| filters.iter().all(|filter| filter.passes(view)))
+    };
+    let passing: Vec<Run> = runs
+        .into_iter()
+        .zip(&views)
+        .filter(|(_, view)| passes(view))
+        .map(|(run, _)| run)
+        .collect();
+    if passing.is_empty() {
+        return Err(none_has_all(filters, &known));
+    }
+    Ok(passing)
+}
+
+/// Every filter selects runs, but no run passes all of them.
+fn none_has_all(filters: &[Filter], known: &[&Value]) -> Failure {
+    let passing = |filter: &Filter| known.iter().filter(|view| filter.passes(view)).count();
+    let numbers: BTreeMap<&str, usize> = filters
+        .iter()
+        .map(|filter| (filter.text.as_str(), passing(filter)))
+        .collect();
+    let each: Vec<String> = numbers
+        .iter()
+        .map(|(text, n)| format!("{text} ({})", count(*n, "run")))
+        .collect();
+    let help = "all filters must hold; give fewer, or call the command once for each";
+    Failure::new(
+        Exit::Config,
+        format!(
+            "--where: each of these selects runs, but no run has all of them\n  = note: {}\n  = \
+             help: {help}",
+            each.join(", ")
+        ),
+    )
+}
+
+/// A value in a list of possible ones.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => excerpt(text),
+        other => crate::spec::differences::short(&other.to_string()),
+    }
+}
+
+/// Dotted keys of all values that are not tables.
+fn keys(view: &Value) -> Vec<String> {
+    let Value::Object(map) = view else {
+        return Vec::new();
+    };
+    let mut keys = Vec::new();
+    for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+        match value {
+            Value::Object(_) => keys.extend(
+                self::keys(value)
+                    .into_iter()
+                    .map(|inner| format!("{key}.{inner}")),
+            ),
+            _ => keys.push(key.clone()),
+        }
+    }
+    keys
+}

@@ -1,0 +1,120 @@
+//! The state of a run, read from its directory alone. `status` reads it here, for runs of one
+//! machine; `cluster/states.rs` adds the events of tasks.
+
+use crate::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
+use crate::runs_on_disk::recorded::origin;
+use crate::spec::Job;
+use results::StoreError;
+use results::record::{Divergence, RunStatus};
+use rundir::steplog::LOG_FILE;
+use rundir::{checkpoint, claim, lock};
+use serde::Serialize;
+use std::fmt;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Written by a sweep, not started yet.
+    Planned,
+    /// A process holds its lock.
+    Running,
+    /// No process holds it; it resumes from its checkpoint.
+    Stopped,
+    /// Recorded.
+    Done,
+    /// Recorded; its loss or a gradient became non-finite.
+    Diverged,
+    /// Its worker ended with an error.
+    Failed,
+    /// Its job is missing, of another version, or was edited: `longreach run` writes it anew.
+    Stale,
+    /// Its directory or its record cannot be read: no permission, damaged, or of a newer version.
+    Unreadable,
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Planned => "planned",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Done => "done",
+            Self::Diverged => "diverged",
+            Self::Failed => "failed",
+            Self::Stale => "stale",
+            Self::Unreadable => "unreadable",
+        })
+    }
+}
+
+/// The state of a run, its last known step, and a note.
+pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
+    if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
+        let note = "the spec in job.json does not have this run_id".to_owned();
+        return (RunState::Stale, 0, Some(note));
+    }
+    let found = results::read_record(&run.join(RECORD_FILE));
+    if let Ok(record) = &found {
+        let steps = record.train.steps;
+        let note = |Divergence { step, what, .. }: Divergence| {
+            format!("the {what} was not finite at step {step}")
+        };
+        let state = match record.status {
+            RunStatus::Ok => RunState::Done,
+            RunStatus::Diverged => RunState::Diverged,
+        };
+        let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
+        let unsealed = record
+            .seal
+            .is_none()
+            .then(|| "its record has no seal".to_owned());
+        let note = record
+            .diverged
+            .clone()
+            .map(note)
+            .or_else(copied)
+            .or(unsealed);
+        return (state, steps, note);
+    }
+    // A run that is held is running, whatever an earlier process left behind.
+    let claimed = claim::held_elsewhere(run).map(|holder| holder.who());
+    if let Some(holder) = lock::holder(run)
+        .map(|holder| holder.to_string())
+        .or(claimed)
+    {
+        let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
+        return (RunState::Running, step, Some(holder));
+    }
+    match found {
+        Err(StoreError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return (RunState::Unreadable, 0, Some(error.to_string())),
+        Ok(_) => {}
+    }
+    let newest = checkpoint::newest_step(run);
+    if let Ok(message) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
+        let message = String::from_utf8_lossy(&message).into_owned();
+        return (RunState::Failed, newest.unwrap_or(0), Some(message));
+    }
+    match newest {
+        Some(step) => (RunState::Stopped, step, None),
+        None => (RunState::Planned, 0, None),
+    }
+}
+
+/// The step of the last whole line of a log.
+pub fn last_step(log: &Path) -> Option<u64> {
+    let mut file = rundir::read::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    // Lines are shorter than this; the log of a long run is not read as a whole.
+    file.seek(SeekFrom::Start(length.saturating_sub(1024)))
+        .ok()?;
+    let mut tail = String::new();
+    file.take(1024).read_to_string(&mut tail).ok()?;
+    // The last line may be half written.
+    let whole = &tail[..tail.rfind('\n')?];
+    let line: serde_json::Value = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;
+    line.get("step")?.as_u64()
+}

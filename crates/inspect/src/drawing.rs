@@ -1,0 +1,192 @@
+//! What the pictures of an encoding share: titles, heat maps, and lines with and without scaling.
+
+use crate::digits::number;
+use crate::numbers::{Numbers, Rotary};
+use crate::subject::Subject;
+use burn::tensor::Device;
+use results::plot::{Heatmap, LinePlot, PlotError, Series};
+
+/// Side of a heat map: as many cells as are drawn without averaging.
+pub const CELLS: usize = 128;
+
+/// Points of a line.
+pub const POINTS: usize = 512;
+
+/// Longest sequence a bias is drawn for.
+pub const LONGEST: usize = 1 << 24;
+
+/// Most lines of one figure.
+pub const LINES: usize = 12;
+
+pub enum Picture {
+    Lines(LinePlot),
+    Map(Heatmap),
+}
+
+impl Picture {
+    pub fn svg(&self) -> String {
+        match self {
+            Self::Lines(plot) => plot.to_svg(),
+            Self::Map(map) => map.to_svg(),
+        }
+    }
+
+    pub fn png(&self) -> Result<Vec<u8>, PlotError> {
+        match self {
+            Self::Lines(plot) => plot.to_png(),
+            Self::Map(map) => map.to_png(),
+        }
+    }
+}
+
+pub struct Drawing<'a> {
+    pub subject: &'a Subject,
+    pub numbers: &'a Numbers,
+    pub command: &'a str,
+    pub name: String,
+    pub device: &'a Device,
+}
+
+/// A matrix that can be drawn, and what to say of it: hidden cells, which are -infinity, as a
+/// colour below every other.
+pub fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
+    let (low, high) = rows
+        .iter()
+        .flatten()
+        .filter(|v| v.is_finite())
+        .fold((f64::MAX, f64::MIN), |(low, high), v| {
+            (low.min(*v), high.max(*v))
+        });
+    let mut hidden = false;
+    for cell in rows.iter_mut().flatten().filter(|v| !v.is_finite()) {
+        // Below the minimum by the whole range, so that no finite value has this colour.
+        *cell = low - (high - low).max(1.0);
+        hidden = true;
+    }
+    (rows, if hidden { "; darkest: hidden" } else { "" })
+}
+
+pub fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        text.to_owned()
+    } else {
+        text.chars().take(most - 3).chain("...".chars()).collect()
+    }
+}
+
+impl Drawing<'_> {
+    pub fn title(&self, what: &str) -> String {
+        format!("{}: {what}", self.numbers.kind)
+    }
+
+    pub fn subtitle(&self, more: &str) -> String {
+        let (command, lengths) = (
+            short(self.command, if more.is_empty() { 60 } else { 36 }),
+            &self.subject.lengths,
+        );
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!("; {more}")
+        };
+        format!(
+            "{command}; train_len {}, seq_len {}{more}",
+            lengths.train_len, lengths.test_len
+        )
+    }
+
+    /// A heat map, whose width is that of its title at least: what is too long for a second line is
+    /// cut off there.
+    pub fn map(
+        &self,
+        title: &str,
+        note: &str,
+        labels: [&str; 3],
+        values: Vec<Vec<f64>>,
+    ) -> Picture {
+        let title = self.title(title);
+        let subtitle = if note.is_empty() {
+            self.command.to_owned()
+        } else {
+            format!("{note}; {}", self.command)
+        };
+        let [x_label, y_label, value_label] = labels.map(str::to_owned);
+        let subtitle = short(&subtitle, title.chars().count() * 5 / 4);
+        Picture::Map(Heatmap {
+            title,
+            subtitle,
+            x_label,
+            y_label,
+            value_label,
+            values,
+            ..Default::default()
+        })
+    }
+
+    /// The line without scaling, and the one with it where they differ.
+    pub fn both(
+        &self,
+        rotary: &Rotary,
+        plain: Vec<(f64, f64)>,
+        scaled: Vec<(f64, f64)>,
+    ) -> Vec<Series> {
+        let line = |name: String, points, style| Series {
+            name,
+            points,
+            band: Vec::new(),
+            style,
+            ..Series::default()
+        };
+        if rotary.inv_freq == rotary.plain_inv_freq {
+            return vec![line(format!("base {}", self.base()), plain, 0)];
+        }
+        vec![
+            line(format!("base {}, plain", self.base()), plain, 0),
+            line(self.scaling_name(), scaled, 1),
+        ]
+    }
+
+    pub fn base(&self) -> String {
+        self.numbers
+            .config
+            .get("base")
+            .and_then(serde_json::Value::as_f64)
+            .map_or_else(String::new, number)
+    }
+
+    pub fn scaling_factor(&self) -> Option<f64> {
+        self.numbers.config.get("scaling")?.get("factor")?.as_f64()
+    }
+
+    pub fn scaling_name(&self) -> String {
+        let kind = self
+            .numbers
+            .config
+            .get("scaling")
+            .and_then(|scaling| scaling.get("kind"))
+            .and_then(serde_json::Value::as_str);
+        let factor = self
+            .scaling_factor()
+            .map_or_else(String::new, |factor| format!(", factor {}", number(factor)));
+        format!("{}{factor}", kind.unwrap_or("scaled"))
+    }
+
+    pub fn drawn(&self) -> &'static str {
+        if self.numbers.facts.parameters.is_empty() {
+            ""
+        } else {
+            "initial draw of seed 0"
+        }
+    }
+
+    /// Whole positions from 0, of those that the encoding has.
+    pub fn first_positions(&self) -> Vec<f64> {
+        let count = self
+            .subject
+            .facts()
+            .max_position_without_axes()
+            .unwrap_or(CELLS)
+            .clamp(1, CELLS);
+        (0..count).map(|p| p as f64).collect()
+    }
+}

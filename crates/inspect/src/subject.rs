@@ -1,0 +1,313 @@
+//! An encoding with the sizes and lengths it is inspected for, and what its hooks return.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use experiment::run::parameters::draw;
+use posenc::{
+    Block, Content, Context, Encoding, EncodingConfig, Facts, Hooks, Init, Lengths, ModelShape,
+    PositionalEncoding, Positions, Prepared,
+};
+use std::collections::BTreeMap;
+use support::exit::{Exit, Failure};
+use tasks::Stream;
+
+/// Seed of initial values and of the vectors that checks turn.
+pub const SEED: u64 = 0;
+
+/// Most numbers of a parameter whose initial values are shown.
+const SMALL: usize = 64;
+
+/// Random inputs it is the mean of.
+const RESPONSE_DRAWS: usize = 16;
+
+/// An encoding and what it is built for.
+pub struct Subject {
+    pub config: EncodingConfig,
+    pub shape: ModelShape,
+    pub lengths: Lengths,
+    /// Steps from the model down to the encoding: initial values are drawn by path, so these are
+    /// the ones that training starts from.
+    pub path: Vec<String>,
+}
+
+impl Subject {
+    /// What the configured encoding declares.
+    pub fn facts(&self) -> Facts {
+        self.config.facts(&self.shape)
+    }
+
+    /// Whether it rotates queries and keys by one set of frequencies and does nothing else with
+    /// them, so that the laws of rotations hold.
+    pub fn only_rotates(&self) -> bool {
+        let facts = self.facts();
+        self.config.rotary(&self.shape).is_some()
+            && facts.hooks == Hooks::TRANSFORM_QK
+            && !facts.exclusive_in_stack
+    }
+
+    /// Estimated count of numbers printed for `positions` positions.
+    pub fn count(&self, positions: usize) -> usize {
+        let hooks = self.facts().hooks;
+        let times = |on: bool, n: usize| if on { positions.saturating_mul(n) } else { 0 };
+        let own = times(hooks.embed, self.shape.d_model)
+            .saturating_add(times(hooks.transform_qk, self.shape.head_dim))
+            .saturating_add(times(
+                hooks.logits_bias,
+                positions.saturating_mul(self.shape.n_heads),
+            ));
+        self.parts()
+            .iter()
+            .fold(own, |sum, part| sum.saturating_add(part.count(positions)))
+    }
+
+    /// The parts of an encoding made of others; nothing otherwise.
+    pub fn parts(&self) -> Vec<Subject> {
+        let subject = |part: posenc::spec::Part<'_>| {
+            let steps = part.path.split('.').map(str::to_owned);
+            Subject {
+                config: part.config.clone(),
+                path: self.path.iter().cloned().chain(steps).collect(),
+                ..*self
+            }
+        };
+        self.config.parts().into_iter().map(subject).collect()
+    }
+
+    /// The module that training with seed 0 starts from.
+    ///
+    /// # Errors
+    ///
+    /// A bug: the configuration was resolved and checked when it was read.
+    pub fn encoding(&self, device: &Device) -> Result<Encoding, Failure> {
+        let source =
+            |path: &str, shape: &[usize], distribution| draw(SEED, path, shape, distribution);
+        let init = self
+            .path
+            .iter()
+            .fold(Init::new(device, &source), |init, step| init.scope(step));
+        let encoding = self.config.init(&self.shape, &init);
+        encoding.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+    }
+
+    /// The initial values of parameters of few numbers, by path.
+    pub fn small_parameters(&self) -> BTreeMap<String, Vec<f64>> {
+        let declared = self.config.parameters(&self.shape).into_iter();
+        let small = declared.filter(|spec| spec.shape.iter().product::<usize>() <= SMALL);
+        small
+            .map(|spec| {
+                let path = [&self.path[..], std::slice::from_ref(&spec.path)].concat();
+                let values = draw(SEED, &path.join("."), &spec.shape, spec.init);
+                (spec.path, values)
+            })
+            .collect()
+    }
+
+    /// Positions with one more key at the end of the test length, for encodings that read the
+    /// length of the sequence.
+    fn positions(&self, queries: &[f64], keys: &[f64]) -> Positions {
+        let mut keys = keys.to_vec();
+        if self.facts().reads_length {
+            keys.push((self.lengths.test_len as f64 - 1.0).max(0.0));
+        }
+        Positions::new(queries.to_vec(), keys)
+    }
+
+    /// What the first hook adds to an input of zeros.
+    pub fn embedding(
+        &self,
+        encoding: &Encoding,
+        positions: &[f64],
+        device: &Device,
+    ) -> Result<Option<Vec<Vec<f32>>>, Failure> {
+        if !self.facts().hooks.embed {
+            return Ok(None);
+        }
+        let zeros = Tensor::<3>::zeros([1, positions.len(), self.shape.d_model], device);
+        let added =
+            host(prepared(encoding, &self.positions(positions, positions), device)?.embed(zeros))?;
+        Ok(Some(
+            added
+                .chunks(self.shape.d_model)
+                .map(<[f32]>::to_vec)
+                .collect(),
+        ))
+    }
+
+    /// The bias of layer 0, `[head][query][key]`.
+    pub fn bias(
+        &self,
+        encoding: &Encoding,
+        queries: &[f64],
+        keys: &[f64],
+        device: &Device,
+    ) -> Result<Option<Vec<Vec<Vec<f32>>>>, Failure> {
+        let prepared = prepared(encoding, &self.positions(queries, keys), device)?;
+        let Some(bias) = prepared.logits_bias(0) else {
+            return Ok(None);
+        };
+        // A key that only sets the length lies behind these and is cut off.
+        let values = host(bias.block(0..queries.len(), 0..keys.len()))?;
+        let head = |head: &[f32]| head.chunks(keys.len()).map(<[f32]>::to_vec).collect();
+        let mut heads: Vec<Vec<Vec<f32>>> = values
+            .chunks(queries.len() * keys.len())
+            .map(head)
+            .collect();
+        // One matrix for all heads comes with a head dimension of 1.
+        if let [shared] = heads.as_slice() {
+            heads = vec![shared.clone(); self.shape.n_heads];
+        }
+        Ok(Some(heads))
+    }
+
+    /// Mean logits of layer 0, `[head][query][key]`, of sequences of `length` equal tokens;
+    /// -infinity where a key is hidden.
+    pub fn logits(
+        &self,
+        encoding: &Encoding,
+        length: usize,
+        device: &Device,
+    ) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
+        let ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            ..
+        } = self.shape;
+        let prepared = prepared(encoding, &Positions::contiguous(length), device)?;
+        let mut stream = Stream::new(SEED, "inspect response", 0);
+        let mut draw = |width: usize| {
+            let values: Vec<f32> = (0..RESPONSE_DRAWS * width)
+                .map(|_| stream.normal() as f32)
+                .collect();
+            Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
+        };
+        let (token, content) = (draw(d_model), draw(n_heads * head_dim));
+        // An encoding that adds to the input gives every position its own hidden vector; otherwise
+        // queries and keys are one vector.
+        let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
+        // [draws, length, d_model] both; `token` is the same at every position.
+        let hidden = prepared.embed(token.clone());
+        let added = hidden.clone() - token;
+        let inner = n_heads * head_dim;
+        // What was added, cut or padded with zeros to [draws, length, n_heads * head_dim].
+        let added = if d_model < inner {
+            let rest = Tensor::zeros([RESPONSE_DRAWS, length, inner - d_model], device);
+            Tensor::cat(vec![added, rest], 2)
+        } else {
+            added.slice_dim(2, 0..inner)
+        };
+        let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
+        // [draws, n_heads, length, head_dim]
+        let x = x
+            .reshape([RESPONSE_DRAWS, length, n_heads, head_dim])
+            .swap_dims(1, 2);
+        let raw = || (x.clone(), x.clone());
+        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone(), &hidden);
+        let scale = 1.0 / (head_dim as f64).sqrt();
+        let block = Block {
+            queries: 0..length,
+            keys: 0..length,
+            first_query: 0,
+        };
+        let content = Content::new([&q, &k], &raw, &hidden, block, scale);
+        let mut logits = content.logits();
+        if let Some(bias) = prepared.content_bias(0, &content) {
+            logits = logits + bias;
+        }
+        // [1, n_heads, length, length]; biases by position are the same in every draw.
+        let mut mean = logits.mean_dim(0);
+        if let Some(bias) = prepared.logits_bias(0) {
+            mean = mean + bias.block(0..length, 0..length);
+        }
+        let values = host(mean)?;
+        let row = |row: &[f32]| row.iter().map(|v| f64::from(*v)).collect();
+        Ok(values
+            .chunks(length * length)
+            .map(|head| head.chunks(length).map(row).collect())
+            .collect())
+    }
+
+    /// The longest sequence up to `most` that the encoding reaches.
+    pub fn reach(&self, most: usize) -> usize {
+        self.facts()
+            .max_position_without_axes()
+            .unwrap_or(most)
+            .clamp(1, most)
+    }
+
+    /// Turns `x`, row-major `[vectors, positions, head_dim]`, by the hook for queries or the one
+    /// for keys. The other side is one vector at `top`, which sets the length that
+    /// length-reading scalings see.
+    pub fn turn(
+        &self,
+        encoding: &Encoding,
+        side: Side,
+        x: &[f32],
+        positions: &[f64],
+        top: f64,
+        device: &Device,
+    ) -> Result<Vec<f32>, Failure> {
+        let head_dim = self.shape.head_dim;
+        let vectors = x.len() / (positions.len() * head_dim);
+        // Each vector is one sequence with one head: [vectors, 1, positions, head_dim].
+        let x = Tensor::<4>::from_data(
+            TensorData::new(x.to_vec(), [vectors, 1, positions.len(), head_dim]),
+            device,
+        );
+        let other = Tensor::<4>::zeros([vectors, 1, 1, head_dim], device);
+        // Only rotations by position come here: none reads what q and k are projected from.
+        let input = Tensor::<3>::zeros([vectors, 1, self.shape.d_model], device);
+        let (mine, other_positions) = (positions.to_vec(), vec![top]);
+        match side {
+            Side::Query => host(
+                prepared(encoding, &Positions::new(mine, other_positions), device)?
+                    .transform_qk(0, x, other, &input)
+                    .0,
+            ),
+            Side::Key => host(
+                prepared(encoding, &Positions::new(other_positions, mine), device)?
+                    .transform_qk(0, other, x, &input)
+                    .1,
+            ),
+        }
+    }
+}
+
+/// The encoding at these positions.
+pub fn prepared<'a>(
+    encoding: &'a Encoding,
+    positions: &Positions,
+    device: &Device,
+) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    let prepared = encoding.prepare(positions, &Context::new(device));
+    prepared.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+}
+
+/// Which of the two a vector is.
+#[derive(Clone, Copy)]
+pub enum Side {
+    Query,
+    Key,
+}
+
+/// The product of two vectors, summed in f64.
+pub fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+        .sum()
+}
+
+/// A tensor on the host, in f32.
+///
+/// # Errors
+///
+/// [`Exit::Bug`] if it cannot be read back.
+pub fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Failure> {
+    let data = tensor.into_data_dtype(DType::F32).try_to_vec::<f32>();
+    data.map_err(|error| {
+        Failure::new(
+            Exit::Bug,
+            format!("a tensor cannot be read back: {error:?}"),
+        )
+    })
+}

@@ -1,0 +1,69 @@
+//! The claims of a sweep: whether a run needs one, and when that of another process has died.
+
+use crate::options::Share;
+use experiment::runs_on_disk::hold::{Identity, LiveClaim, busy};
+use rundir::claim::{self, Holder, Sight};
+use rundir::lock;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::exit::Failure;
+
+/// Claims a run, if the sweep claims its runs or the file system has no locks. `sight` remembers
+/// what was seen of the claim of another process.
+///
+/// # Errors
+///
+/// [`Exit::Busy`](support::exit::Exit::Busy) if another process holds the run,
+/// [`Exit::Resources`](support::exit::Exit::Resources) if it cannot be claimed.
+pub fn take(
+    directory: &Path,
+    share: &Share,
+    sight: &mut Sight,
+) -> Result<Option<LiveClaim>, Failure> {
+    let other = claim::holder(directory);
+    let dead = match other {
+        Some(holder) if sight.dead(&holder) && !is_listed(&holder, share) => Some(holder),
+        Some(holder) => return Err(busy(directory, &holder)),
+        None => None,
+    };
+    let identity = match &share.identity {
+        Some(identity) => identity.clone(),
+        None if dead.is_some() || !has_locks(directory) => Identity::default(),
+        None => return Ok(None),
+    };
+    LiveClaim::take(directory, &identity, dead.as_ref()).map(Some)
+}
+
+/// Whether the file system of a run has locks; that another process holds this one says it has.
+pub fn has_locks(directory: &Path) -> bool {
+    match lock::take(directory) {
+        Err(lock::Taken::Refused(error)) => !lock::is_unsupported(&error),
+        _ => true,
+    }
+}
+
+/// Whether Slurm, asked on this machine, says that the job of a silent claim is running. That it
+/// cannot say, because it is not there or its controller is down, is no answer: then the silence
+/// decides.
+fn is_listed(holder: &Holder, share: &Share) -> bool {
+    let own = share
+        .identity
+        .as_ref()
+        .map(|identity| identity.job.as_str());
+    // A job that was requeued has its old id: what is listed is this process.
+    if holder.job.is_empty() || own == Some(holder.job.as_str()) || claim::has_ended(holder) {
+        return false;
+    }
+    let asked = Command::new("squeue")
+        .args([
+            "--noheader",
+            "--states=RUNNING",
+            "--format=%i",
+            "--jobs",
+            &holder.job,
+        ])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    asked.is_ok_and(|answer| answer.status.success() && !answer.stdout.trim_ascii().is_empty())
+}

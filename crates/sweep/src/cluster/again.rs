@@ -1,0 +1,131 @@
+//! `longreach submit --again`: the unfinished runs of a submitted sweep, as a sparse array over the
+//! same tasks.
+
+use crate::cluster::directory::{AGAIN_DIR, Submission, hash_of};
+use crate::cluster::manifest::{self, Task};
+use crate::cluster::states::{States, gather};
+use experiment::runs_on_disk::hold::LiveClaim;
+use experiment::runs_on_disk::state::RunState;
+use std::collections::BTreeSet;
+use std::path::Path;
+use support::exit::{Exit, Failure};
+
+/// Which runs to submit again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Only {
+    /// Those that ended with an error
+    Failed,
+    /// Those that saved and left, and those whose process died
+    Stopped,
+    /// Those that were never started
+    Planned,
+}
+
+impl Only {
+    fn selects(only: Option<Self>, state: RunState) -> bool {
+        match (only, state) {
+            (Some(Self::Failed), RunState::Failed)
+            | (Some(Self::Stopped), RunState::Stopped)
+            | (Some(Self::Planned), RunState::Planned) => true,
+            (None, state) => {
+                matches!(
+                    state,
+                    RunState::Failed | RunState::Stopped | RunState::Planned
+                )
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Again {
+    /// The number of this submission: 1 is the first after the first.
+    pub generation: usize,
+    /// Its tasks.
+    pub tasks: Vec<Task>,
+    /// Runs in them.
+    pub runs: usize,
+    /// The states that they were selected from.
+    pub states: States,
+}
+
+/// Writes the tasks and the script of another submission; none if no run is in the state asked for.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the directory is damaged, or the config has changed since it was submitted
+/// and `as_submitted` is not given; [`Exit::Busy`] if another `submit` writes to it.
+pub fn again(
+    directory: &Path,
+    submission: &Submission,
+    only: Option<Only>,
+    as_submitted: bool,
+) -> Result<Option<Again>, Failure> {
+    if !as_submitted {
+        check_config(submission)?;
+    }
+    let _claim = LiveClaim::for_a_moment(directory)?;
+    let states = gather(directory, submission)?;
+    let selected: BTreeSet<&str> = states
+        .runs
+        .iter()
+        .filter(|run| Only::selects(only, run.state))
+        .map(|run| run.run_id.as_str())
+        .collect();
+    let mut tasks = manifest::tasks(&manifest::tasks_file(directory, 0))?;
+    for task in &mut tasks {
+        let all = task.runs.len().max(1) as f64;
+        task.runs
+            .retain(|place| selected.contains(place.run.as_str()));
+        task.expected_secs *= task.runs.len() as f64 / all;
+    }
+    tasks.retain(|task| !task.runs.is_empty());
+    if tasks.is_empty() {
+        return Ok(None);
+    }
+    let disk = rundir::system();
+    let place = directory.join(AGAIN_DIR);
+    disk.create_dirs(&place).map_err(Failure::resources)?;
+    let generation = next_generation(directory);
+    let runs = selected.len();
+    // The script first: the file of tasks makes the submission, and its number is taken.
+    for (name, text) in submission.engine.files(submission, &tasks, generation) {
+        disk.write_whole(&directory.join(name), text.as_bytes())
+            .map_err(Failure::resources)?;
+    }
+    let path = manifest::tasks_file(directory, generation);
+    disk.write_whole(&path, &manifest::tasks_text(&tasks)?)
+        .map_err(Failure::resources)?;
+    Ok(Some(Again {
+        generation,
+        tasks,
+        runs,
+        states,
+    }))
+}
+
+fn next_generation(directory: &Path) -> usize {
+    (1..)
+        .find(|n| !manifest::tasks_file(directory, *n).exists())
+        .unwrap_or(usize::MAX)
+}
+
+/// The manifest holds the runs as they were submitted; a config that says something else by now is
+/// not what continues.
+fn check_config(submission: &Submission) -> Result<(), Failure> {
+    let config = &submission.config;
+    // The manifest needs no config: one that is gone says nothing else.
+    if !config.exists() || hash_of(config)? == submission.config_blake3 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Input,
+        format!(
+            "{} has changed since it was submitted\n  = help: --as-submitted continues the runs \
+             of the manifest as they are; to run the new config, submit it into another directory",
+            config.display()
+        ),
+    ))
+}

@@ -1,0 +1,393 @@
+//! The engines: their scripts, the commands that submit them, and what they allow. An engine
+//! supplies an index and a time limit; all else is in files.
+
+use crate::cluster::directory::{Engine, Submission, TaskHow};
+use crate::cluster::manifest::{Task, ranges};
+use crate::cluster::slurm;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use support::exit::{Exit, Failure};
+
+/// Tasks of engines without such a limit.
+const NO_LIMIT: usize = 10_000_000;
+
+/// A file that an engine needs: its name in the directory, and its text.
+pub type File = (String, String);
+
+impl Engine {
+    /// The programs that `--go` calls.
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Slurm => &["sbatch"],
+            Self::Hq => &["hq"],
+            Self::Parallel => &["parallel"],
+        }
+    }
+
+    /// The script of a submission.
+    pub fn script(self, generation: usize) -> String {
+        let (name, extension) = match self {
+            Self::Slurm => ("sweep", "sbatch"),
+            Self::Hq => ("hq", "sh"),
+            Self::Parallel => ("parallel", "sh"),
+        };
+        match generation {
+            0 => format!("{name}.{extension}"),
+            n => format!("again/{n}.{extension}"),
+        }
+    }
+
+    /// Tasks that an array may have, and who says so; `options` are those for the engine.
+    pub fn most_tasks(self, options: &[String]) -> (usize, String) {
+        match self {
+            Self::Slurm => slurm::most_tasks(options),
+            Self::Hq | Self::Parallel => (NO_LIMIT, "this program".to_owned()),
+        }
+    }
+
+    /// The engine's files for some tasks.
+    pub fn files(self, submission: &Submission, tasks: &[Task], generation: usize) -> Vec<File> {
+        let script = self.script(generation);
+        match self {
+            Self::Slurm => {
+                let mut files = vec![(script, sweep_sbatch(submission, tasks, generation))];
+                if generation == 0 {
+                    files.push(("report.sbatch".to_owned(), report_sbatch(submission)));
+                }
+                files
+            }
+            Self::Hq => vec![(script, hq(submission, tasks, generation))],
+            Self::Parallel => vec![(script, parallel(submission, tasks, generation))],
+        }
+    }
+
+    /// The commands that submit the files, to be given inside the directory.
+    pub fn commands(self, generation: usize) -> Vec<String> {
+        let script = self.script(generation);
+        match self {
+            Self::Slurm => vec![
+                format!("sbatch --parsable {script}"),
+                "sbatch --parsable --dependency=afterany:ID report.sbatch".to_owned(),
+            ],
+            Self::Hq | Self::Parallel => vec![format!("bash {script}")],
+        }
+    }
+
+    /// Submits; returns what the engine answered. HyperQueue and GNU parallel run in place of this
+    /// process, and end with their own exit code.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::SomeFailed`] if the engine refuses.
+    pub fn go(self, directory: &Path, generation: usize) -> Result<Vec<String>, Failure> {
+        let script = self.script(generation);
+        if self != Self::Slurm {
+            return Err(replace_process(
+                Command::new("bash").arg(&script).current_dir(directory),
+            ));
+        }
+        let id = sbatch(directory, &[&script])?;
+        let after = format!("--dependency=afterany:{id}");
+        let report = sbatch(directory, &[&after, "report.sbatch"])?;
+        Ok(vec![id, report])
+    }
+}
+
+/// Checks that the programs of an engine are on the search path.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if one is missing.
+pub fn installed(engine: Engine) -> Result<(), Failure> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &&str| {
+        let mut directories = std::env::split_paths(&paths);
+        directories.any(|directory: PathBuf| directory.join(program).is_file())
+    };
+    match engine.programs().iter().find(|program| !is_there(program)) {
+        None => Ok(()),
+        Some(program) => Err(Failure::new(
+            Exit::Config,
+            format!(
+                "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was \
+                 written or submitted\n  = help: leave out --go, and give the printed commands \
+                 where `{program}` is installed"
+            ),
+        )),
+    }
+}
+
+fn sbatch(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
+    let failed = |why: String| {
+        Failure::new(
+            Exit::SomeFailed,
+            format!(
+                "sbatch {}: {why}\n  = help: nothing is lost: correct the options in the script, \
+                 and give the commands inside {}",
+                arguments.join(" "),
+                directory.display()
+            ),
+        )
+    };
+    let answer = Command::new("sbatch")
+        .arg("--parsable")
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if !answer.status.success() {
+        return Err(failed(text(&answer.stderr)));
+    }
+    // `ID`, or `ID;CLUSTER`.
+    let id = text(&answer.stdout);
+    Ok(id.split(';').next().unwrap_or_default().to_owned())
+}
+
+/// Continues as another program; returns only if it cannot be started.
+fn replace_process(command: &mut Command) -> Failure {
+    #[cfg(unix)]
+    let error = std::os::unix::process::CommandExt::exec(command);
+    #[cfg(not(unix))]
+    let error = std::io::Error::other("no such engine on this system");
+    Failure::new(
+        Exit::SomeFailed,
+        format!("cannot start the script: {error}"),
+    )
+}
+
+/// `04:00:00`.
+pub fn clock(seconds: u64) -> String {
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// A word for a shell, quoted if it has to be.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// The command that every engine starts.
+fn worker(generation: usize) -> String {
+    let again = if generation > 0 {
+        format!(" --again {generation}")
+    } else {
+        String::new()
+    };
+    format!("./longreach worker --manifest manifest.jsonl{again}")
+}
+
+/// A name for the engine's lists: what else a name may hold would end an option.
+fn job_name(submission: &Submission) -> String {
+    let name = submission.experiment.chars();
+    name.map(|c| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    })
+    .collect()
+}
+
+/// Memory of a task in MiB: all its processes, half as much again, and room for this program.
+pub fn task_mib(how: &TaskHow, run_mib: u64, runs: usize) -> u64 {
+    let at_once = how.workers_at_once() * how.runs_per_worker;
+    let at_once = at_once.min(runs.max(1)) as u64;
+    256 + at_once * (run_mib + run_mib / 2)
+}
+
+/// What a script says first if it is started elsewhere.
+const GUARD: &str = r#"[ -x ./longreach ] || {
+  echo "error: $(hostname) does not see this sweep in $PWD" >&2
+  echo "  = help: submit inside its directory; if you did, this node does not share it:" >&2
+  echo "  = help: srun -N2 ./longreach probe . tells what two nodes share" >&2
+  exit 6
+}
+"#;
+
+/// The options that were given for the engine, last: of two that differ, Slurm takes the later.
+fn options_line(how: &TaskHow) -> Option<String> {
+    let options: Vec<String> = how
+        .engine_options
+        .iter()
+        .map(|option| quoted(option))
+        .collect();
+    (!options.is_empty()).then(|| format!("#SBATCH {}", options.join(" ")))
+}
+
+fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> String {
+    let how = &submission.how;
+    let at_once = how
+        .max_parallel
+        .map_or_else(String::new, |most| format!("%{most}"));
+    let indices = ranges(tasks.iter().map(|task| task.task));
+    let mut lines = vec![
+        "#!/bin/bash".to_owned(),
+        "# Written by `longreach submit`. Submit it inside this directory.".to_owned(),
+        format!("#SBATCH --job-name={}", job_name(submission)),
+        format!("#SBATCH --array={indices}{at_once}"),
+        format!("#SBATCH --time={}", clock(how.time_secs)),
+        format!("#SBATCH --cpus-per-task={}", how.cpus_per_task),
+        format!("#SBATCH --mem={}M", how.task_mib),
+    ];
+    if how.gpus_per_task > 0 {
+        lines.push(format!("#SBATCH --gres=gpu:{}", how.gpus_per_task));
+    }
+    lines.push("# Preempted, timed out and stopped tasks come back and continue.".to_owned());
+    lines.push("#SBATCH --requeue --open-mode=append".to_owned());
+    lines.push(format!("#SBATCH --signal=B:USR1@{}", how.lead_secs));
+    lines.push("#SBATCH --output=logs/%A_%a.log".to_owned());
+    let options = how
+        .engine_options
+        .iter()
+        .map(|option| format!("#SBATCH {}", quoted(option)));
+    lines.extend(options);
+    lines.push(GUARD.trim_end().to_owned());
+    lines.push("# exec: signals reach the worker, and its exit code is the job's.".to_owned());
+    lines.push(format!("exec {}", worker(generation)));
+    lines.join("\n") + "\n"
+}
+
+fn report_sbatch(submission: &Submission) -> String {
+    let mut lines = vec![
+        "#!/bin/bash".to_owned(),
+        "# Written by `longreach submit`: reports the records that exist, however the tasks ended."
+            .to_owned(),
+        format!("#SBATCH --job-name={}-report", job_name(submission)),
+        "#SBATCH --time=00:30:00 --cpus-per-task=1".to_owned(),
+        "#SBATCH --output=logs/report-%j.log".to_owned(),
+    ];
+    lines.extend(options_line(&submission.how));
+    lines.push(GUARD.trim_end().to_owned());
+    lines.push("./longreach status .".to_owned());
+    lines.push("exec ./longreach report .".to_owned());
+    lines.join("\n") + "\n"
+}
+
+fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
+    let how = &submission.how;
+    let indices = ranges(tasks.iter().map(|task| task.task));
+    let longest = tasks
+        .iter()
+        .map(|task| task.expected_secs)
+        .fold(0.0, f64::max);
+    let gpus = match (
+        how.gpus_per_task,
+        tasks
+            .iter()
+            .all(|task| task.runs.len() <= how.runs_per_worker),
+    ) {
+        (0, _) => String::new(),
+        (1, true) => format!(
+            " --resource gpus/nvidia={:.4}",
+            1.0 / how.runs_per_gpu as f64
+        ),
+        (gpus, _) => format!(" --resource gpus/nvidia={gpus}"),
+    };
+    let options: Vec<String> = how
+        .engine_options
+        .iter()
+        .map(|option| quoted(option))
+        .collect();
+    format!(
+        r#"#!/bin/bash
+# Written by `longreach submit`. All tasks in one allocation: `sbatch -N4 --exclusive {script}`
+# inside this directory; or `bash {script}` on a machine of your own. Again after a stop:
+# tasks whose runs are recorded end at once.
+#SBATCH --job-name={name} --requeue --open-mode=append --output=logs/allocation-%j.log
+{GUARD}export HQ_SERVER_DIR=$PWD/hq/${{SLURM_JOB_ID:-$$}}
+mkdir -p logs "$HQ_SERVER_DIR"
+# In the allocation: a server on a login node leaves idle nodes behind when it dies. Without a
+# journal: the files of the runs say what is left, and tasks of a journal would run beside the new.
+hq server start > logs/hq-server.log 2>&1 &
+trap 'hq server stop > /dev/null 2>&1; rm -rf "$HQ_SERVER_DIR"' EXIT
+until hq server info > /dev/null 2>&1; do sleep 0.5; done
+if [ -n "${{SLURM_JOB_ID:-}}" ]; then
+  srun --overlap --ntasks-per-node=1 hq worker start --on-server-lost=finish-running \
+    > logs/hq-workers.log 2>&1 &
+else
+  hq worker start --on-server-lost=finish-running > logs/hq-workers.log 2>&1 &
+fi
+hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
+  --time-request {request}s --crash-limit 5 --stdout 'logs/hq-%{{TASK_ID}}.log' \
+  --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker}
+./longreach status .
+./longreach report .
+"#,
+        script = submission.engine.script(generation),
+        name = job_name(submission),
+        cpus = how.cpus_per_task,
+        request = ((3.0 * longest) as u64).max(60),
+        options = options
+            .iter()
+            .map(|option| format!(" {option}"))
+            .collect::<String>(),
+        worker = worker(generation),
+    )
+}
+
+fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> String {
+    let how = &submission.how;
+    let indices: Vec<String> = tasks.iter().map(|task| task.task.to_string()).collect();
+    let options: Vec<String> = how
+        .engine_options
+        .iter()
+        .map(|option| quoted(option))
+        .collect();
+    let options: String = options.iter().map(|option| format!(" {option}")).collect();
+    let (jobs, gpus) = if how.gpus_per_task > 0 {
+        let each = how.gpus_per_task;
+        let jobs = how.max_parallel.map_or_else(
+            || format!("$(($(tr , '\\n' <<< \"$gpus\" | wc -l) / {each}))"),
+            |most| most.to_string(),
+        );
+        let gpus = format!(
+            "export gpus=${{CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index \
+             --format=csv,noheader | paste -sd,)}}\n# The slot of a task chooses its GPUs.\n\
+             bind='CUDA_VISIBLE_DEVICES=$(cut -d, -f$((({{%}}-1)*{each}+1))-$(({{%}}*{each})) <<< \
+             \"$gpus\")'\n"
+        );
+        (jobs, gpus)
+    } else {
+        let jobs = how.max_parallel.map_or_else(
+            || {
+                format!(
+                    "$(($(nproc) / {0} > 0 ? $(nproc) / {0} : 1))",
+                    how.cpus_per_task
+                )
+            },
+            |most| most.to_string(),
+        );
+        (jobs, "bind=\n".to_owned())
+    };
+    format!(
+        r#"#!/bin/bash
+# Written by `longreach submit`. Run it inside this directory, again after a stop: tasks whose runs
+# are recorded end at once.
+{GUARD}mkdir -p logs
+{gpus}printf '%s\n' {indices} |
+  SHELL=/bin/bash parallel --jobs {jobs} --halt never --joblog logs/parallel{suffix}.tsv{options} \
+    "$bind {worker} --task {{}} >> logs/{{}}.log 2>&1"
+./longreach status .
+./longreach report .
+"#,
+        indices = indices.join(" "),
+        suffix = if generation > 0 {
+            format!("-{generation}")
+        } else {
+            String::new()
+        },
+        worker = worker(generation),
+    )
+}

@@ -1,0 +1,235 @@
+//! The states of all runs of a submitted sweep, from its files alone: no engine is asked, so the
+//! answer is the same with its controller down. The one place that `status`, `logs` and `submit
+//! --again` read them from.
+//!
+//! Every run has one state, decided in an order that no moment contradicts: a worker writes the
+//! record before it gives up its claim, and the end of a run is written as an event before that. So
+//! whoever finds no claim looks for both again.
+
+use crate::cluster::directory::Submission;
+use crate::cluster::events::{self, Last, What};
+use crate::cluster::manifest::{Brief, briefs};
+use experiment::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
+use experiment::runs_on_disk::state::{RunState, last_step};
+use results::record::RunStatus;
+use rundir::claim::{self, Holder};
+use rundir::steplog::LOG_FILE;
+use rundir::{checkpoint, lock, scratch};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use support::exit::Failure;
+
+/// A run of a submitted sweep.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunLine {
+    /// The run.
+    pub run_id: String,
+    /// Its values on the axes.
+    pub method: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Its state.
+    pub state: RunState,
+    /// The last step that is known of.
+    pub step: u64,
+    /// Steps in all.
+    pub steps: u64,
+    /// Expected seconds of the whole run.
+    pub expected_secs: f64,
+    /// Who runs it, or why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The states of a submitted sweep.
+#[derive(Debug, Serialize)]
+pub struct States {
+    /// The experiment.
+    pub experiment: String,
+    /// Every run of the manifest, in its order.
+    pub runs: Vec<RunLine>,
+    /// Runs by state.
+    pub counts: BTreeMap<RunState, usize>,
+}
+
+/// Reads the states of all runs.
+///
+/// # Errors
+///
+/// [`Exit::Input`](support::exit::Exit::Input) if the manifest is missing or damaged.
+pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failure> {
+    let manifest = briefs(directory)?;
+    let experiment = submission.experiment(directory);
+    let processes = events::read(directory, None);
+    let last = events::last_by_run(&processes);
+    // Listed once: of runs that were never started there is nothing to look for.
+    let started = names_in(&experiment);
+    let look = Look {
+        experiment: &experiment,
+        now: scratch::time_there(directory),
+    };
+    let mut found: Vec<Option<Found>> = manifest
+        .iter()
+        .map(|(brief, _)| match last.get(brief.run_id.as_str()) {
+            last if !started.contains(&brief.run_id) => Some(never_begun(last)),
+            last => look.state(brief, last),
+        })
+        .collect();
+    // Runs that nobody holds: what ended them was written before they were given up, perhaps after
+    // the first reading.
+    if found.iter().any(Option::is_none) {
+        let processes = events::read(directory, None);
+        let last = events::last_by_run(&processes);
+        for ((brief, _), found) in manifest.iter().zip(&mut found) {
+            found.get_or_insert_with(|| look.left(brief, last.get(brief.run_id.as_str())));
+        }
+    }
+    let line = |((brief, _), found): (&(Brief, u64), Option<Found>)| {
+        let (state, step, note) = found.unwrap_or((RunState::Planned, 0, None));
+        RunLine {
+            run_id: brief.run_id.clone(),
+            method: brief.method(),
+            seed: brief.job.spec.seed,
+            state,
+            step,
+            steps: brief.job.spec.train.steps,
+            expected_secs: brief.expected_secs,
+            note,
+        }
+    };
+    let runs: Vec<RunLine> = manifest.iter().zip(found).map(line).collect();
+    let mut counts = BTreeMap::new();
+    for run in &runs {
+        *counts.entry(run.state).or_insert(0) += 1;
+    }
+    Ok(States {
+        experiment: submission.experiment.clone(),
+        runs,
+        counts,
+    })
+}
+
+type Found = (RunState, u64, Option<String>);
+
+/// A run without a directory: nothing was begun, or its directory could not be made.
+fn never_begun(last: Option<&Last>) -> Found {
+    match last.map(|last| &last.what) {
+        Some(What::Failed { message, .. }) => (RunState::Failed, 0, Some(message.clone())),
+        _ => (RunState::Planned, 0, None),
+    }
+}
+
+struct Look<'a> {
+    experiment: &'a Path,
+    /// The time by the clock of the file system.
+    now: SystemTime,
+}
+
+impl Look<'_> {
+    /// The state of a run that is recorded or at work.
+    fn state(&self, brief: &Brief, last: Option<&Last>) -> Option<Found> {
+        let run = self.experiment.join(&brief.run_id);
+        if let Some(found) = recorded(&run, brief, last) {
+            return Some(found);
+        }
+        let who = self.runner(&run)?;
+        let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
+        Some((RunState::Running, step, Some(who)))
+    }
+
+    /// The state of a run that nobody held when it was looked at.
+    fn left(&self, brief: &Brief, last: Option<&Last>) -> Found {
+        let run = self.experiment.join(&brief.run_id);
+        if let Some(found) = recorded(&run, brief, last) {
+            return found;
+        }
+        let newest = checkpoint::newest_step(&run);
+        let failed = match last.map(|last| &last.what) {
+            Some(What::Failed { message, .. }) => Some(message.clone()),
+            // No task of this sweep began it: the directory is all that is known.
+            None => rundir::read::start(&run.join(ERROR_FILE), 1 << 16)
+                .ok()
+                .map(|message| String::from_utf8_lossy(&message).into_owned()),
+            _ => None,
+        };
+        if let Some(message) = failed {
+            return (RunState::Failed, newest.unwrap_or(0), Some(message));
+        }
+        let note = match last.map(|last| &last.what) {
+            Some(What::Stopped { message, .. }) => Some(message.clone()),
+            Some(What::Start { .. } | What::Resumed { .. }) => {
+                Some("its process ended without a word".to_owned())
+            }
+            _ => None,
+        };
+        match newest {
+            None if note.is_none() => (RunState::Planned, 0, None),
+            newest => (RunState::Stopped, newest.unwrap_or(0), note),
+        }
+    }
+
+    /// Who runs it: by a claim whose heart beats, or by a lock on this machine.
+    fn runner(&self, run: &Path) -> Option<String> {
+        match claim::holder(run) {
+            Some(holder) if self.beats(run, &holder) => Some(holder.who()),
+            _ => lock::holder(run).map(|holder| holder.to_string()),
+        }
+    }
+
+    /// Whether a claim is alive as far as one look can tell. Its process decides where it can be
+    /// seen; elsewhere the age of its file, by the clock of the file system.
+    fn beats(&self, run: &Path, holder: &Holder) -> bool {
+        if claim::has_ended(holder) {
+            return false;
+        }
+        if claim::is_visible(holder) {
+            return true;
+        }
+        let written = run
+            .join(claim::CLAIM_FILE)
+            .metadata()
+            .and_then(|found| found.modified());
+        let patience = Duration::from_millis(holder.interval_ms) * claim::PATIENCE;
+        written.is_ok_and(|written| {
+            self.now
+                .duration_since(written)
+                .is_ok_and(|age| age <= patience)
+                || written > self.now
+        })
+    }
+}
+
+/// The state of a recorded run.
+fn recorded(run: &Path, brief: &Brief, last: Option<&Last>) -> Option<Found> {
+    let (path, steps) = (run.join(RECORD_FILE), brief.job.spec.train.steps);
+    // Thousands of records need not be read where an event says what is in them.
+    if let Some(Last {
+        what: What::Done {
+            diverged: false, ..
+        },
+        ..
+    }) = last
+        && path.is_file()
+    {
+        return Some((RunState::Done, steps, None));
+    }
+    let record = results::read_record(&path).ok()?;
+    (record.run_id == brief.run_id).then(|| match (record.status, record.diverged) {
+        (RunStatus::Diverged, Some(at)) => {
+            let note = format!("the {} was not finite at step {}", at.what, at.step);
+            (RunState::Diverged, record.train.steps, Some(note))
+        }
+        (RunStatus::Diverged, None) => (RunState::Diverged, record.train.steps, None),
+        (RunStatus::Ok, _) => (RunState::Done, record.train.steps, None),
+    })
+}
+
+/// The names in a directory; none if it is not there.
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}

@@ -1,0 +1,335 @@
+//! Writes the directory of a sweep that engines run: everything is checked first, and `submit.json`
+//! is written last.
+
+use crate::cluster::directory::{
+    EVENTS_DIR, Engine, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR,
+    SUBMIT_FILE, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
+};
+use crate::cluster::engine::task_mib;
+use crate::cluster::manifest::{self, Line, Place, Task};
+use crate::cluster::pack::{PerTask, pack};
+use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
+use experiment::plan::memory::Memory;
+use experiment::plan::planner::Plan;
+use experiment::runs_on_disk::hold::LiveClaim;
+use experiment::runs_on_disk::kept_configs;
+use experiment::runs_on_disk::recorded::Recorded;
+use rundir::Disk;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use support::exit::{Exit, Failure};
+use support::units::count;
+
+/// Shortest time that a task is given where none was asked for.
+const LEAST_SECS: u64 = 3600;
+/// Longest time between the engine's signal and the end of a task.
+const MOST_LEAD_SECS: u64 = 120;
+
+/// What to write.
+pub struct Request {
+    /// The directory.
+    pub out: PathBuf,
+    /// The engine.
+    pub engine: Engine,
+    /// How runs are divided.
+    pub per_task: PerTask,
+    /// Values that replaced those of the config.
+    pub overrides: Vec<String>,
+    /// Records whose runs count as done.
+    pub recorded: Recorded,
+    /// How tasks run; `time_secs` 0 is a time that suits the longest task.
+    pub how: TaskHow,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Submitted {
+    /// What was submitted.
+    pub submission: Submission,
+    /// Its tasks.
+    pub tasks: Vec<Task>,
+    /// What its author may not expect.
+    pub notes: Vec<String>,
+}
+
+/// Plans the tasks of a sweep, and writes its directory.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if the directory holds a sweep already, or an array would be too large;
+/// [`Exit::Busy`] if another `submit` writes to it; [`Exit::Resources`] if it cannot be written.
+pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
+    let Request {
+        out,
+        engine,
+        per_task,
+        overrides,
+        recorded,
+        mut how,
+    } = request;
+    refuse_second(&out)?;
+    recorded.check(plan, &out.join(RUNS_DIR))?;
+    let lines: Vec<Line> = plan_lines(plan, &recorded);
+    let (text, starts) = manifest::text(&lines)?;
+    if matches!(engine, Engine::Hq | Engine::Parallel) && per_task == PerTask::Auto {
+        // Starting a task costs these engines nothing.
+        return submit(
+            plan,
+            Request {
+                out,
+                engine,
+                per_task: PerTask::Fixed(how.runs_per_worker),
+                overrides,
+                recorded,
+                how,
+            },
+        );
+    }
+    let tasks = plan_tasks(&lines, &starts, (engine, per_task), &how)?;
+    let mut notes = complete(&mut how, &lines, &tasks, &out, engine);
+    let disk = rundir::system();
+    disk.probe(&out)
+        .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
+    // If two `submit` start at the same time, the second one fails and names the first.
+    let _claim = LiveClaim::for_a_moment(&out)?;
+    refuse_second(&out)?;
+    notes.extend(recorded.copy(disk, plan, &out.join(RUNS_DIR))?);
+    let facts = Facts {
+        engine,
+        overrides,
+        how,
+        runs: lines.len(),
+    };
+    let submission = write(plan, &out, &text, &tasks, facts)?;
+    Ok(Submitted {
+        submission,
+        tasks,
+        notes,
+    })
+}
+
+/// What `submit.json` says beside the facts of the plan and of this program.
+struct Facts {
+    engine: Engine,
+    overrides: Vec<String>,
+    how: TaskHow,
+    runs: usize,
+}
+
+/// Writes all files, `submit.json` last.
+fn write(
+    plan: &Plan,
+    out: &Path,
+    manifest: &[u8],
+    tasks: &[Task],
+    facts: Facts,
+) -> Result<Submission, Failure> {
+    let disk = rundir::system();
+    for name in [LOGS_DIR, EVENTS_DIR, RUNS_DIR] {
+        disk.create_dirs(&out.join(name))
+            .map_err(Failure::resources)?;
+    }
+    let write = |name: &str, bytes: &[u8]| {
+        disk.write_whole(&out.join(name), bytes)
+            .map_err(Failure::resources)
+    };
+    write(MANIFEST_FILE, manifest)?;
+    write(TASKS_FILE, &manifest::tasks_text(tasks)?)?;
+    let program_blake3 = copy_program(disk, out)?;
+    write(
+        HASH_FILE,
+        format!("{program_blake3}  {PROGRAM_FILE}\n").as_bytes(),
+    )?;
+    kept_configs::write(disk, &out.join(RUNS_DIR).join(&plan.name), plan)?;
+    let config = std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone());
+    let submission = Submission {
+        layout: LAYOUT,
+        version: support::build::VERSION.to_owned(),
+        commit: support::build::COMMIT.to_owned(),
+        program_blake3,
+        experiment: plan.name.clone(),
+        config_blake3: hash_of(&config)?,
+        config,
+        overrides: facts.overrides,
+        engine: facts.engine,
+        runs: facts.runs,
+        tasks: tasks.len(),
+        submitted: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        how: facts.how,
+    };
+    for (name, text) in facts.engine.files(&submission, tasks, 0) {
+        write(&name, text.as_bytes())?;
+    }
+    let json = serde_json::to_vec_pretty(&submission).map_err(Failure::bug)?;
+    write(SUBMIT_FILE, &json)?;
+    Ok(submission)
+}
+
+/// A directory holds one sweep: its manifest says which runs its records are.
+fn refuse_second(out: &Path) -> Result<(), Failure> {
+    if !is_cluster(out) {
+        return Ok(());
+    }
+    let holds = Submission::read(out).map_or_else(
+        |_| "a submitted sweep".to_owned(),
+        |known| {
+            let runs = count(known.runs, "run");
+            format!(
+                "{runs} of {}, submitted from {}",
+                known.experiment,
+                known.config.display()
+            )
+        },
+    );
+    let (out, program) = (out.display(), "longreach submit");
+    Err(Failure::new(
+        Exit::Config,
+        format!(
+            "--out: {out} holds {holds}\n  = help: `{program} --again {out}` continues it; another \
+             sweep needs another directory"
+        ),
+    ))
+}
+
+fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
+    let line = |run: &experiment::plan::planned::PlannedRun| Line {
+        run_id: run.job.run_id.clone(),
+        expected_secs: match recorded.of(run) {
+            Some(_) => 0.0,
+            None => flops(run) / ASSUMED_FLOPS,
+        },
+        // Of the node, which the engine is asked for.
+        expected_mib: memory_bytes(Memory::Host, run).div_ceil(1 << 20),
+        parameters: run.parameters,
+        train_tokens: run.train_tokens,
+        eval_tokens: run.eval_tokens,
+        test_seq_lens: run.sizes.seq_lens.clone(),
+        test_rows: run.sizes.rows.clone(),
+        task_bytes: run.sizes.bytes,
+        job: run.job.clone(),
+    };
+    plan.runs.iter().map(line).collect()
+}
+
+/// Seconds that starting a worker takes, which short runs consist of.
+const START_SECS: f64 = 1.0;
+
+fn plan_tasks(
+    lines: &[Line],
+    starts: &[u64],
+    (engine, per_task): (Engine, PerTask),
+    how: &TaskHow,
+) -> Result<Vec<Task>, Failure> {
+    let (most, who) = engine.most_tasks(&how.engine_options);
+    let secs: Vec<f64> = lines
+        .iter()
+        .map(|line| line.expected_secs + START_SECS)
+        .collect();
+    let at_once = how.workers_at_once();
+    let packed = pack(&secs, per_task, at_once, most);
+    if packed.len() > most {
+        let least = lines.len().div_ceil(most);
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "--runs-per-task: {} make an array of {}\n  = allowed: at most {most} tasks \
+                 ({who})\n  = help: --runs-per-task {least} or more, or auto",
+                count(lines.len(), "run"),
+                count(packed.len(), "task")
+            ),
+        ));
+    }
+    let task = |(task, runs): (usize, Vec<usize>)| Task {
+        task,
+        expected_secs: runs.iter().map(|run| secs[*run]).sum::<f64>()
+            / at_once.min(runs.len()).max(1) as f64,
+        runs: runs
+            .into_iter()
+            .map(|run| Place {
+                run: lines[run].run_id.clone(),
+                at: starts[run],
+            })
+            .collect(),
+    };
+    Ok(packed.into_iter().enumerate().map(task).collect())
+}
+
+/// Fills in time and memory of a task, and says what they mean.
+fn complete(
+    how: &mut TaskHow,
+    lines: &[Line],
+    tasks: &[Task],
+    out: &Path,
+    engine: Engine,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let longest = tasks
+        .iter()
+        .map(|task| task.expected_secs)
+        .fold(0.0, f64::max);
+    if how.time_secs == 0 {
+        // Estimates are of another machine; a task that needs longer is requeued and continues.
+        let hours = (4.0 * longest / 3600.0).ceil() as u64;
+        how.time_secs = (3600 * hours).max(LEAST_SECS);
+    } else if longest > how.time_secs as f64 {
+        notes.push(format!(
+            "the longest task is expected to take {}, longer than --time: it is requeued and \
+             continues from its checkpoints",
+            support::units::duration(longest)
+        ));
+    }
+    how.lead_secs = (how.time_secs / 4).clamp(1, MOST_LEAD_SECS);
+    let run_mib = lines
+        .iter()
+        .map(|line| line.expected_mib)
+        .max()
+        .unwrap_or(0);
+    let runs = tasks.iter().map(|task| task.runs.len()).max().unwrap_or(1);
+    how.task_mib = task_mib(how, run_mib, runs);
+    if engine == Engine::Slurm
+        && let Some(kind) = memory_file_system(out)
+    {
+        notes.push(format!(
+            "{} is on {kind}, which other machines do not see; nodes need a shared directory \
+             (`srun -N2 longreach probe DIR` tests one)",
+            out.display()
+        ));
+    }
+    notes
+}
+
+/// The kind of a file system in the memory of this machine, if a directory is on one.
+fn memory_file_system(directory: &Path) -> Option<String> {
+    let mut place = std::path::absolute(directory).ok()?;
+    while !place.exists() {
+        place = place.parent()?.to_owned();
+    }
+    let place = place.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+    let of = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (at, kind) = (words.nth(1)?, words.next()?);
+        place.starts_with(at).then_some((at.len(), kind))
+    });
+    let (_, kind) = of.max_by_key(|(length, _)| *length)?;
+    matches!(kind, "tmpfs" | "ramfs").then(|| kind.to_owned())
+}
+
+/// Copies this program; returns its hash. The copy is complete before it has its name.
+fn copy_program(disk: &dyn Disk, out: &Path) -> Result<String, Failure> {
+    let from = this_program()?;
+    let bytes = fs_err::read(&from).map_err(Failure::input)?;
+    let hash = blake3::hash(&bytes).to_hex().to_string();
+    let path = out.join(PROGRAM_FILE);
+    disk.write_whole(&path, &bytes)
+        .map_err(Failure::resources)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::Permissions::from_mode(0o755);
+        fs_err::set_permissions(&path, mode).map_err(Failure::resources)?;
+    }
+    Ok(hash)
+}

@@ -1,0 +1,357 @@
+//! Progress of a sweep: bars on a terminal, plain lines elsewhere.
+
+use crate::live::sparkline::{Curve, sparkline};
+use experiment::plan::cost::flops;
+use experiment::plan::planner::Plan;
+use experiment::run::protocol::Event;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use results::metric;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+use support::console::{indented, tell};
+use support::exit::{Exit, Failure};
+use support::units::{count, duration};
+
+/// Share of a run's progress that training has; evaluation is short.
+const TRAIN_SHARE: f64 = 0.9;
+/// Characters of a run's loss curve.
+const CURVE: usize = 20;
+/// Time between two lines about one run where there are no bars.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// A run's place in the progress display.
+struct Progress {
+    bar: Option<ProgressBar>,
+    /// Losses of the steps that were reported.
+    losses: Curve,
+    fraction: f64,
+    printed: Instant,
+    /// Whether a worker of this sweep did anything.
+    worked: bool,
+    /// The latest scores while training.
+    scores: String,
+}
+
+/// A run that another process has.
+struct Waiting {
+    /// When this sweep first met it.
+    since: Instant,
+    /// When the next line about it is due, in seconds after that.
+    due: u64,
+}
+
+impl Waiting {
+    /// The time waited so far, if a line about it is due: after 1 s, 10 s, 30 s, 1 min, then every
+    /// 5 min.
+    fn line_due(&mut self, waited: u64) -> Option<u64> {
+        if waited < self.due {
+            return None;
+        }
+        self.due = [10, 30, 60]
+            .into_iter()
+            .find(|due| waited < *due)
+            .unwrap_or(waited + 300);
+        Some(waited)
+    }
+}
+
+/// Progress bars on a terminal, plain lines elsewhere.
+pub struct Display<'a> {
+    plan: &'a Plan,
+    bars: Option<MultiProgress>,
+    total: Option<ProgressBar>,
+    runs: Vec<Option<Progress>>,
+    /// Runs that other processes have.
+    waiting: BTreeMap<usize, Waiting>,
+    /// Arithmetic of each run, to weigh their progress.
+    work: Vec<f64>,
+    all: f64,
+    done: usize,
+    count: usize,
+    started: Instant,
+    /// Runs that no worker was started for.
+    pub not_started: usize,
+}
+
+impl<'a> Display<'a> {
+    pub fn new(plan: &'a Plan, todo: &VecDeque<usize>, terminal: bool) -> Self {
+        let work: Vec<f64> = plan.runs.iter().map(flops).collect();
+        let all = todo.iter().map(|index| work[*index]).sum();
+        let bars = terminal
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8)));
+        let total = bars.as_ref().map(|bars| {
+            let style = ProgressStyle::with_template("{bar:12.green} {percent:>3} %  {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            bars.add(ProgressBar::new(1000).with_style(style))
+        });
+        let runs = (0..plan.runs.len()).map(|_| None).collect();
+        let waiting = BTreeMap::new();
+        Self {
+            plan,
+            bars,
+            total,
+            runs,
+            waiting,
+            work,
+            all,
+            done: 0,
+            count: todo.len(),
+            started: Instant::now(),
+            not_started: 0,
+        }
+    }
+
+    pub fn started(&mut self, index: usize) {
+        let bar = self
+            .bars
+            .as_ref()
+            .zip(self.total.as_ref())
+            .map(|(bars, total)| {
+                // The message is cut at the width of the terminal, whatever that is now.
+                let style = ProgressStyle::with_template("{bar:12} {wide_msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
+                // The total stays below all runs.
+                bars.insert_before(
+                    total,
+                    ProgressBar::new(1000)
+                        .with_style(style)
+                        .with_message(self.name(index)),
+                )
+            });
+        self.runs[index] = Some(Progress {
+            bar,
+            losses: Curve::default(),
+            fraction: 0.0,
+            printed: Instant::now(),
+            worked: false,
+            scores: String::new(),
+        });
+    }
+
+    pub fn event(&mut self, index: usize, event: &Event) {
+        let (fraction, text) = self.describe(index, event);
+        let left = self.time_left();
+        let name = self.name(index);
+        let Some(progress) = self.runs[index].as_mut() else {
+            return;
+        };
+        let elsewhere = matches!(event, Event::Elsewhere { .. });
+        // `describe` prints about waiting at its own times.
+        let due = progress.printed.elapsed() >= LINE_EVERY && !elsewhere;
+        progress.fraction = fraction;
+        progress.worked |= !elsewhere;
+        if let Some(bar) = &progress.bar {
+            if let Event::Train { loss_nats, .. } = event {
+                progress.losses.push(*loss_nats as f32);
+            }
+            let curve = sparkline(progress.losses.points(), CURVE);
+            bar.set_position((1000.0 * fraction) as u64);
+            bar.set_message(format!("{name}  {text}  {curve}"));
+        } else if due || matches!(event, Event::Diverged { .. }) {
+            progress.printed = Instant::now();
+            tell(&format!("  {name}: {text}{left}"));
+        }
+        self.draw_total();
+    }
+
+    /// The progress of a run after an event, and a text for it; prints what deserves its own line.
+    fn describe(&mut self, index: usize, event: &Event) -> (f64, String) {
+        match event {
+            Event::Train {
+                step,
+                steps,
+                loss_nats,
+            } => {
+                let scores = self.runs[index].as_ref().map_or("", |run| &run.scores);
+                let text = format!("step {step} of {steps}, loss {loss_nats:.3}{scores}");
+                (TRAIN_SHARE * *step as f64 / *steps as f64, text)
+            }
+            Event::Scored {
+                step,
+                metric,
+                values,
+            } => {
+                let steps = self.plan.runs[index].job.spec.train.steps;
+                let scores = scores(metric, values);
+                if let Some(run) = &mut self.runs[index] {
+                    run.scores = format!("; step {step}: {scores}");
+                }
+                let text = format!("step {step} of {steps}, {scores}");
+                (TRAIN_SHARE * *step as f64 / steps as f64, text)
+            }
+            Event::Resumed { step, notes } => {
+                let steps = self.plan.runs[index].job.spec.train.steps;
+                let name = self.name(index);
+                for note in notes {
+                    self.print(&format!("  {name}: {note}"));
+                }
+                if *step > 0 {
+                    self.print(&format!("  {name}: resumes at step {step} of {steps}"));
+                }
+                let fraction = TRAIN_SHARE * *step as f64 / steps as f64;
+                (fraction, format!("step {step} of {steps}"))
+            }
+            Event::Elsewhere { who } => {
+                let waiting = self.waiting.entry(index).or_insert(Waiting {
+                    since: Instant::now(),
+                    due: 1,
+                });
+                if let Some(waited) = waiting.line_due(waiting.since.elapsed().as_secs()) {
+                    let (name, waited) = (self.name(index), duration(waited as f64));
+                    self.print(&format!("  {name}: {who}; waiting for {waited}"));
+                }
+                (0.0, who.clone())
+            }
+            Event::Eval { done, total } => {
+                let share = *done as f64 / *total as f64;
+                let text = format!("evaluated {done} of {total}");
+                (TRAIN_SHARE + (1.0 - TRAIN_SHARE) * share, text)
+            }
+            Event::Diverged { step, what } => {
+                let text = format!("diverged at step {step}: the {what} is not finite");
+                (1.0, text)
+            }
+            Event::Failed { message } | Event::Left { message, .. } => (1.0, message.clone()),
+        }
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.plan.runs[index].job.name()
+    }
+
+    pub fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
+        // Back in the queue, not ended: it is not counted.
+        if ended
+            .as_ref()
+            .is_err_and(|failure| failure.exit == Exit::Busy)
+        {
+            if let Some(bar) = self.runs[index].take().and_then(|progress| progress.bar) {
+                bar.finish_and_clear();
+            }
+            return;
+        }
+        self.waiting.remove(&index);
+        self.done += 1;
+        let text = match ended {
+            // Asked to stop: it has saved, and is neither done nor failed.
+            Err(failure) if failure.exit.on_request() => {
+                format!("  {}: {}", self.name(index), failure.message)
+            }
+            Ok(()) => {
+                let worked = self.runs[index]
+                    .as_ref()
+                    .is_some_and(|progress| progress.worked);
+                let done = if worked {
+                    "done"
+                } else {
+                    "recorded by another process"
+                };
+                format!(
+                    "[{}/{}] {}: {done}",
+                    self.done,
+                    self.count,
+                    self.name(index)
+                )
+            }
+            Err(failure) => format!(
+                "[{}/{}] {}: FAILED\n  {}",
+                self.done,
+                self.count,
+                self.name(index),
+                indented(&failure.message)
+            ),
+        };
+        if let Some(progress) = self.runs[index].as_mut() {
+            progress.fraction = 1.0;
+            if let Some(bar) = progress.bar.take() {
+                bar.finish_and_clear();
+            }
+        }
+        match &self.bars {
+            Some(_) => self.print(&text),
+            // A time after the last line of an error would look like a part of it.
+            None if ended.is_err() => tell(&text),
+            None => tell(&format!("{text}{}", self.time_left())),
+        }
+        self.draw_total();
+    }
+
+    /// A line above the bars.
+    pub fn print(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.println(text);
+            }
+            None => tell(text),
+        }
+    }
+
+    fn fraction(&self) -> f64 {
+        // Runs count by their arithmetic: an average of runs would misjudge long ones.
+        let done = |(run, work): (&Option<Progress>, &f64)| {
+            run.as_ref()
+                .map_or(0.0, |progress| progress.fraction * work)
+        };
+        self.runs.iter().zip(&self.work).map(done).sum::<f64>() / self.all.max(1.0)
+    }
+
+    fn time_left(&self) -> String {
+        let (fraction, elapsed) = (self.fraction(), self.started.elapsed().as_secs_f64());
+        // Too early to extrapolate, or at the end.
+        if !(0.01..1.0).contains(&fraction) {
+            String::new()
+        } else {
+            format!(
+                ", about {} left",
+                duration(elapsed / fraction * (1.0 - fraction))
+            )
+        }
+    }
+
+    fn draw_total(&self) {
+        if let Some(total) = &self.total {
+            total.set_position((1000.0 * self.fraction()) as u64);
+            total.set_message(format!(
+                "{} of {} done{}",
+                self.done,
+                count(self.count, "run"),
+                self.time_left()
+            ));
+        }
+    }
+
+    pub fn finish(&self) {
+        if let Some(total) = &self.total {
+            total.finish_and_clear();
+        }
+    }
+}
+
+/// Scores at each length: `exact_match 0.998 at 16, 0.250 at 32`.
+fn scores(metric: &str, values: &[(usize, Option<f64>)]) -> String {
+    let at = |(length, value): &(usize, Option<f64>)| {
+        let number = value.map_or("none".to_owned(), |value| {
+            metric::number(value, metric::decimals(metric, value))
+        });
+        format!("{number} at {length}")
+    };
+    let all: Vec<String> = values.iter().map(at).collect();
+    format!("{metric} {}", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_waiting_come_at_growing_intervals() {
+        let mut waiting = Waiting {
+            since: Instant::now(),
+            due: 1,
+        };
+        let printed: Vec<u64> = (0..1000)
+            .filter_map(|waited| waiting.line_due(waited))
+            .collect();
+        assert_eq!(printed, [1, 10, 30, 60, 360, 660, 960]);
+    }
+}

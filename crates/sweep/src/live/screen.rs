@@ -1,0 +1,228 @@
+//! One screen of all runs: text for a terminal of any size. No line is wider than the terminal, and
+//! there are no more lines than fit.
+
+use crate::live::board::RunView;
+use crate::live::sparkline::sparkline;
+use experiment::runs_on_disk::state::RunState;
+use support::console::plain;
+use support::units::{count, duration};
+
+/// What a screen shows.
+pub struct Screen<'a> {
+    /// The directory.
+    pub title: &'a str,
+    /// Every run, in order of importance.
+    pub runs: &'a [RunView],
+    /// Share of all work that is done.
+    pub fraction: f64,
+    /// Seconds until all runs have ended.
+    pub secs_left: Option<f64>,
+}
+
+impl Screen<'_> {
+    /// The lines for a terminal of `width` columns and `height` lines.
+    pub fn lines(&self, width: usize, height: usize) -> Vec<String> {
+        let mut lines = vec![self.heading(), self.total(width)];
+        let mut state = None;
+        let mut shown = 0;
+        for run in self.runs {
+            let heading = (state != Some(run.state)).then(|| run.state.to_string());
+            let needed = heading.iter().len() + 1;
+            // One line stays for what does not fit.
+            let last = usize::from(shown + 1 < self.runs.len());
+            if lines.len() + needed + last > height {
+                break;
+            }
+            state = Some(run.state);
+            lines.extend(heading);
+            lines.push(line(run, width));
+            shown += 1;
+        }
+        if shown < self.runs.len() {
+            lines.push(format!("and {}", counts(&self.runs[shown..])));
+        }
+        lines.truncate(height);
+        lines.iter().map(|line| cut(&plain(line), width)).collect()
+    }
+
+    fn heading(&self) -> String {
+        let runs = count(self.runs.len(), "run");
+        format!("{}: {runs}: {}", self.title, counts(self.runs))
+    }
+
+    fn total(&self, width: usize) -> String {
+        // Not 100 % before everything has ended.
+        let percent = (100.0 * self.fraction).floor();
+        let bar = bar(self.fraction, width.saturating_sub(24).clamp(4, 40));
+        let left = self.secs_left.filter(|_| self.fraction < 1.0);
+        let left = left.map(|secs| format!("  about {} left", duration(secs)));
+        format!("{bar} {percent:>3} %{}", left.unwrap_or_default())
+    }
+}
+
+/// `3 done, 2 running`
+pub fn counts(runs: &[RunView]) -> String {
+    use RunState::{Diverged, Done, Failed, Planned, Running, Stale, Stopped};
+    let states = [Done, Running, Failed, Diverged, Stale, Stopped, Planned];
+    let counted = states.iter().filter_map(|state| {
+        let n = runs.iter().filter(|run| run.state == *state).count();
+        (n > 0).then(|| format!("{n} {state}"))
+    });
+    counted.collect::<Vec<String>>().join(", ")
+}
+
+/// One run. What is less important is left out on a narrow terminal.
+fn line(run: &RunView, width: usize) -> String {
+    let name_width = (width / 3).clamp(8, 40);
+    let name = cut(&plain(&run.name), name_width);
+    let pad = " ".repeat(name_width.saturating_sub(columns(&name)));
+    let mut parts = vec![format!(" {name}{pad}")];
+    let running = run.state == RunState::Running;
+    if matches!(
+        run.state,
+        RunState::Failed | RunState::Diverged | RunState::Stale | RunState::Unreadable
+    ) {
+        let note = run.note.as_deref().and_then(|note| note.lines().next());
+        parts.push(note.unwrap_or_default().to_owned());
+        return parts.join("  ");
+    }
+    if running && width >= 70 {
+        parts.push(bar(run.fraction(), 10));
+    }
+    if run.state != RunState::Planned {
+        let steps = run.steps.to_string();
+        parts.push(format!("{:>w$} of {steps}", run.step, w = steps.len()));
+    }
+    if let Some(loss) = run.loss {
+        parts.push(format!("loss {loss:<6.3}"));
+    }
+    if width >= 90 && !run.losses.is_empty() {
+        let curve = sparkline(&run.losses, 20);
+        parts.push(format!("{curve:<20}"));
+    }
+    if let Some(secs) = run.secs_left.filter(|_| running) {
+        let left = if width < 60 { "" } else { " left" };
+        parts.push(format!("{}{left}", duration(secs)));
+    }
+    parts.join("  ")
+}
+
+fn bar(fraction: f64, width: usize) -> String {
+    let full = ((fraction * width as f64) as usize).min(width);
+    format!("{}{}", "█".repeat(full), "░".repeat(width - full))
+}
+
+/// Columns that a text takes: characters of East Asian scripts and pictures take two.
+fn columns(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+fn width_of(c: char) -> usize {
+    let is_wide = matches!(u32::from(c), 0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60 | 0x1f300..=0x1faff | 0x20000..=0x3fffd);
+    if is_wide { 2 } else { 1 }
+}
+
+/// A text of at most `width` columns; what is cut ends in an ellipsis.
+fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let (mut out, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        used += width_of(c);
+        if used + 1 > width {
+            break;
+        }
+        out.push(c);
+    }
+    if width > 0 {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, state: RunState, step: u64) -> RunView {
+        let is_known = !matches!(state, RunState::Planned | RunState::Failed);
+        RunView {
+            name: name.to_owned(),
+            state,
+            step,
+            steps: 2000,
+            loss: is_known.then_some(2.3456),
+            losses: if is_known {
+                (0..200).map(|i| 5.0 - i as f32 / 80.0).collect()
+            } else {
+                Vec::new()
+            },
+            secs_left: (state == RunState::Running).then_some(42.0),
+            note: (state == RunState::Failed)
+                .then(|| "no space left on the disk\n  = help".to_owned()),
+            work: 1.0,
+        }
+    }
+
+    fn runs() -> Vec<RunView> {
+        let mut runs = vec![
+            run("rope, seed 0", RunState::Running, 1200),
+            run(
+                "rope(base=500000, scaling=yarn), 0.001, seed 1",
+                RunState::Running,
+                20,
+            ),
+            run("alibi, seed 0", RunState::Failed, 0),
+            run("日本語の名前, seed 0", RunState::Done, 2000),
+        ];
+        runs.extend((0..9).map(|seed| run(&format!("nope, seed {seed}"), RunState::Planned, 0)));
+        runs
+    }
+
+    #[test]
+    fn a_screen_fits_its_terminal_at_every_size() {
+        let runs = runs();
+        let screen = Screen {
+            title: "runs/quickstart",
+            runs: &runs,
+            fraction: 0.237,
+            secs_left: Some(600.0),
+        };
+        for width in 1..140 {
+            for height in 1..30 {
+                let lines = screen.lines(width, height);
+                assert!(lines.len() <= height && !lines.is_empty());
+                assert!(
+                    lines.iter().all(|line| columns(line) <= width),
+                    "{width} x {height}"
+                );
+            }
+        }
+        let text = |width, height| screen.lines(width, height).join("\n");
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}\n\n{}",
+            text(110, 30),
+            text(72, 12),
+            text(40, 8)
+        ));
+    }
+
+    #[test]
+    fn nothing_of_a_name_reaches_the_terminal_as_a_command() {
+        let runs = [run("a\u{1b}[2Jb, seed 0", RunState::Running, 1)];
+        let screen = Screen {
+            title: "x\u{7}",
+            runs: &runs,
+            fraction: 0.0,
+            secs_left: None,
+        };
+        assert!(
+            !screen
+                .lines(100, 10)
+                .join("\n")
+                .contains(|c: char| c.is_control() && c != '\n')
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! A sweep with a choice: the runs of `[select]` first, then those of the result under the values
+//! that each method chose.
+
+use super::options::Options;
+use super::{Outcome, run};
+use experiment::plan::planner::Plan;
+use experiment::runs_on_disk::kept_configs;
+use results::RunRecord;
+use results::record::Selected;
+use support::console::tell;
+use support::exit::Failure;
+use support::signals;
+use support::units::count;
+
+/// File beside the runs of an experiment: the records of the sweep that values were chosen by.
+pub const SELECTION_FILE: &str = "selection.jsonl";
+
+/// Bins of the loss by position that records of a sweep keep there.
+const BINS: usize = 16;
+
+/// Runs the sweep of a plan and chooses. Returns the plan of the result, which lacks methods whose
+/// sweep failed, and the outcome of the sweep. Without `[select]`, the plan itself and `None`.
+///
+/// # Errors
+///
+/// Those of [`run`], and of writing the records of the sweep.
+pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>), Failure> {
+    let Some(sweep) = plan.sweep() else {
+        return Ok((plan.clone(), None));
+    };
+    signals::listen()?;
+    let outcome = if sweep.runs.iter().any(|run| options.is_to_do(run)) {
+        let runs = count(sweep.runs.len(), "run");
+        tell(&format!(
+            "{}: the sweep of [select] comes first, {runs}",
+            plan.name
+        ));
+        run(&sweep, options)?
+    } else {
+        Outcome::of(super::records(&sweep, options))
+    };
+    let (chosen, undecided) = plan.chosen(&outcome.records);
+    if undecided == 0 {
+        write(&outcome.records, plan, options)?;
+    }
+    choices(&chosen).iter().for_each(|choice| tell(choice));
+    Ok((chosen, Some(outcome)))
+}
+
+/// Keeps the records that the choice is a function of. The same records give the same bytes.
+fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Failure> {
+    kept_configs::write(rundir::system(), &options.runs.join(&plan.name), plan)?;
+    let mut records = records.to_vec();
+    for record in &mut records {
+        record.change(|record| {
+            let rows = record.evals.iter_mut();
+            rows.for_each(|row| row.thin_positions(BINS));
+        });
+    }
+    let path = options.runs.join(&plan.name).join(SELECTION_FILE);
+    results::write_jsonl(&path, &records).map_err(Failure::resources)
+}
+
+/// A line for each method: what it chose, and by how much the next best is worse.
+fn choices(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for run in &plan.runs {
+        let Some(selected) = &run.job.selected else {
+            continue;
+        };
+        let labels: Vec<&str> = run
+            .job
+            .labels
+            .iter()
+            .map(|label| label.text.as_str())
+            .collect();
+        let line = format!("{}: {}", labels.join(", "), choice(selected));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn choice(selected: &Selected) -> String {
+    let Some(chosen) = selected.chosen() else {
+        return String::new();
+    };
+    let by = &selected.by;
+    let Some(score) = chosen.mean() else {
+        let tried = count(selected.candidates.len(), "combination");
+        return format!("{}; none of {tried} has a {by}", chosen.text());
+    };
+    let next = selected.next().and_then(|next| Some((next, next.mean()?)));
+    let next = next.map_or_else(String::new, |(next, score)| {
+        format!(", then {score:.4} at {}", next.text())
+    });
+    let edge = match selected.at_edge()[..] {
+        [] => String::new(),
+        ref keys => format!("; at the end of its list: {}", keys.join(", ")),
+    };
+    format!("{} ({by} {score:.4}{next}{edge})", chosen.text())
+}
