@@ -33,11 +33,13 @@ pub mod spec;
 
 mod by_part;
 mod distances;
+mod frequencies;
 mod halves;
 mod mask;
 mod rotary_tables;
 mod sequence;
 mod tensors;
+mod values;
 mod zones;
 
 pub use by_part::{acts_for_all, side_by_side};

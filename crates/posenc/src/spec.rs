@@ -4,11 +4,10 @@ use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::PositionalEncoding;
 use crate::init::{Init, ParamSpec, Parameters};
 use crate::rotary::Rotary;
+use crate::values::refuse_unresolved;
 use crate::{ConfigError, EncodingConfig};
 use burn::module::Module;
-use schema::{Number, in_range};
 use serde::Serialize;
-use std::ops::RangeBounds;
 
 /// A line of the catalogue, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -210,41 +209,4 @@ pub trait EncodingSpec: Sized {
         refuse_unresolved(self.unresolved())?;
         Ok(self.build(shape, &mut init.draw(self.parameters(shape))))
     }
-}
-
-/// Refuses a configuration that still has a key without a value.
-pub(crate) fn refuse_unresolved(key: Option<String>) -> Result<(), ConfigError> {
-    key.map_or(Ok(()), |key| {
-        Err(ConfigError::new(
-            key,
-            "",
-            "depends on the training length, which is not known here",
-            "a value",
-            "set it, or call `resolve` with the lengths",
-        ))
-    })
-}
-
-/// A value that [`EncodingSpec::init`] has found resolved.
-///
-/// # Panics
-///
-/// If it is not: only code that skips `init` gets here.
-pub(crate) fn resolved<T>(value: Option<T>) -> T {
-    value.expect("`init` refuses unresolved keys")
-}
-
-/// Checks a value against a range if it is set.
-pub(crate) fn in_range_if_set<T: Number>(
-    key: &str,
-    value: Option<T>,
-    range: impl RangeBounds<T>,
-    hint: &str,
-) -> Result<(), ConfigError> {
-    value.map_or(Ok(()), |value| in_range(key, value, range, hint))
-}
-
-/// The name of a key that is not set.
-pub(crate) fn unset<T>(key: &str, value: Option<T>) -> Option<String> {
-    value.is_none().then(|| key.to_owned())
 }

@@ -16,7 +16,8 @@ use crate::hooks::{
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
+use crate::spec::{About, EncodingSpec};
+use crate::values::{in_range_if_set, unset};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;

@@ -51,7 +51,8 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Init, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::Rotary;
-use crate::spec::{About, EncodingSpec, NumberTable, Part, refuse_unresolved};
+use crate::spec::{About, EncodingSpec, NumberTable, Part};
+use crate::values::refuse_unresolved;
 use burn::module::Module;
 use std::collections::BTreeMap;
 

@@ -15,7 +15,8 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::sequence::{by_head, per_channel, projected};
-use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
+use crate::spec::{About, EncodingSpec};
+use crate::values::{in_range_if_set, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;

@@ -15,7 +15,8 @@ use crate::hooks::{Bias, Context, FusedQk, PositionalEncoding, PrepareError, Pre
 use crate::init::Parameters;
 use crate::mask::Window as Mask;
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::spec::{About, EncodingSpec};
+use crate::values::{in_range_if_set, resolved, unset};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};

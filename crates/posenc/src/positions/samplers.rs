@@ -5,10 +5,9 @@
 
 use super::{Axis, Positions};
 use crate::ConfigError;
-use crate::encodings::EncodingConfig;
-use crate::facts::{Facts, Lengths, ModelShape};
+use crate::facts::{Facts, Lengths};
 use crate::scaling::Factor;
-use crate::spec::{in_range_if_set, resolved, unset};
+use crate::values::{in_range_if_set, resolved, unset};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -182,7 +181,7 @@ impl PositionsConfig {
                 "kind",
                 self.kind(),
                 "does not apply: the encoding does not read positions through distances only",
-                format!("encodings that do: {}", kinds_by_distance().join(", ")),
+                "an encoding that does, such as `alibi`, `t5`, `kerple` or `shaw`",
                 "use kind = \"randomized\" for this encoding",
             )),
             Self::Interpolated(c) => c.factor.check("factor"),
@@ -340,31 +339,6 @@ impl PositionsConfig {
             }
         }
     }
-}
-
-/// Kinds whose example reads positions, through distances only; those made of others left out.
-fn kinds_by_distance() -> Vec<&'static str> {
-    let lengths = Lengths {
-        train_len: 64,
-        trained_len: 64,
-        test_len: 64,
-    };
-    let shape = ModelShape {
-        d_model: 16,
-        n_layers: 1,
-        n_heads: 2,
-        head_dim: 8,
-    };
-    let by_distance = |kind: &&&str| {
-        EncodingConfig::example(kind).is_some_and(|mut config| {
-            // Examples may leave keys that depend on lengths to `resolve`.
-            config.resolve(&lengths);
-            let facts = config.facts(&shape);
-            config.parts().is_empty() && facts.by_distance && !facts.ignores_positions
-        })
-    };
-    let kinds = EncodingConfig::KINDS.iter().filter(by_distance);
-    kinds.copied().collect()
 }
 
 /// A uniform sample without replacement of `count` numbers below `bound`, ascending (Floyd's

@@ -4,7 +4,7 @@ use super::ntk::{check_dim, stretched_base};
 use super::{OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::{Frequencies, inv_freq};
+use crate::frequencies::{Frequencies, inv_freq};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use super::yarn::{YarnScaling, check_ramp};
 use super::{Factor, OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
 /// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between

@@ -3,7 +3,7 @@
 use super::{Factor, OriginalLength as _, Scaling, Unscaled};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 

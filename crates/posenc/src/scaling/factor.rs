@@ -50,7 +50,7 @@ impl Factor {
 
     /// The factor, once it is resolved.
     pub(crate) fn value(self) -> f64 {
-        crate::spec::resolved(self.fixed())
+        crate::values::resolved(self.fixed())
     }
 }
 impl Serialize for Factor {

@@ -3,7 +3,7 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled, unused_before};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
 /// Position interpolation: `theta_i / s`. Chen et al. 2023 (arXiv 2306.15595).

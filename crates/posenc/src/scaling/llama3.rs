@@ -3,7 +3,7 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
 /// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L /

@@ -3,8 +3,8 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
-use crate::spec::in_range_if_set;
+use crate::frequencies::Frequencies;
+use crate::values::in_range_if_set;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 

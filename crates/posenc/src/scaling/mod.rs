@@ -19,8 +19,8 @@ mod yarn;
 
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
-use crate::spec::in_range_if_set;
+use crate::frequencies::Frequencies;
+use crate::values::in_range_if_set;
 pub use factor::Factor;
 use schema::in_range;
 use std::f64::consts::PI;
@@ -156,7 +156,7 @@ impl OriginalLength for Option<usize> {
     }
 
     fn value(&self) -> f64 {
-        crate::spec::resolved(*self) as f64
+        crate::values::resolved(*self) as f64
     }
 }
 

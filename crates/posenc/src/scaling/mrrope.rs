@@ -4,7 +4,7 @@ use super::yarn::check_ramp;
 use super::{Factor, OriginalLength, Scaling, Unscaled, ramp_ends};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
 /// How the stretch of the positions is shared out over the pairs of the ramp.

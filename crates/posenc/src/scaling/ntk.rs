@@ -3,7 +3,7 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled, unused_before};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::{Frequencies, inv_freq};
+use crate::frequencies::{Frequencies, inv_freq};
 use serde::{Deserialize, Serialize};
 
 /// NTK-aware: `base' = base s^(d/(d-2))`, which stretches the slowest pair by `s` and leaves the

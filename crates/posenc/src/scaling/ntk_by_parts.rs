@@ -3,7 +3,7 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
 /// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that

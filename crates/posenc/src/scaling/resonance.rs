@@ -2,7 +2,7 @@
 
 use super::{Scaling, Unscaled};
 use crate::ConfigError;
-use crate::rotary::Frequencies;
+use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 

@@ -3,8 +3,8 @@
 use super::{Factor, OriginalLength, Scaling, Unscaled, check_not_falling, ramp_ends};
 use crate::ConfigError;
 use crate::facts::Lengths;
-use crate::rotary::Frequencies;
-use crate::spec::in_range_if_set;
+use crate::frequencies::Frequencies;
+use crate::values::in_range_if_set;
 use serde::{Deserialize, Serialize};
 
 /// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn
