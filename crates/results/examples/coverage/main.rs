@@ -1,7 +1,7 @@
-//! Simulated coverage of every interval of a report, as the Markdown of `docs/coverage.md`:
+//! Simulated coverage of every interval of a report, as the Markdown of `docs/evidence/coverage.md`:
 //!
 //! ```text
-//! cargo run --release --locked -p longreach-results --example coverage > docs/coverage.md
+//! cargo run --release --locked -p longreach-results --example coverage > docs/evidence/coverage.md
 //! ```
 //!
 //! `coverage REPLICATES` takes that many for every cell instead of 4,000, and `coverage REPLICATES
@@ -252,7 +252,7 @@ fn main() -> ExitCode {
     );
     println!(
         "(standard error {:.2} points at 95 %). The methods and the model are in \
-         [evaluation.md](evaluation.md).\n",
+         [evaluation.md](../evaluation.md).\n",
         100.0 * error
     );
     println!(

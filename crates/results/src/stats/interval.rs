@@ -9,7 +9,7 @@ const Z_975: f64 = 1.959_963_984_540_054;
 /// Variance between seeds, relative to that of one row, that is added to the one observed at a
 /// share of 0 or 1; at p it is this times (1 - 2p)^4. Near the ends seeds agree because there is no
 /// room, which does not show that seeds do not differ. The value is chosen by simulation,
-/// `docs/coverage.md`.
+/// `docs/evidence/coverage.md`.
 const ADDED_AT_THE_ENDS: f64 = 0.05;
 /// Rows beyond which an interval changes by less than what is printed, and beta quantiles converge
 /// slowly.

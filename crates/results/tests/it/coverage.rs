@@ -1,5 +1,5 @@
 //! The intervals of shares hold the true share as often as they say, by simulation with few
-//! replicates. `docs/coverage.md` has many.
+//! replicates. `docs/evidence/coverage.md` has many.
 
 #[path = "../../examples/coverage/simulation.rs"]
 mod simulation;
