@@ -48,23 +48,6 @@ pub enum Kind {
     Axes,
 }
 
-/// A key of the list.
-pub(in crate::plan) const fn key(
-    path: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    example: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key {
-        path,
-        kind,
-        default,
-        example,
-        meaning,
-    }
-}
-
 impl Kind {
     /// Whether a value has the type and the range of this kind, as far as they depend on nothing
     /// else.

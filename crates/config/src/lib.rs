@@ -1,6 +1,8 @@
 //! From text to typed tables: a TOML file, the overrides of the command line, and axes.
 //!
 //! ```text
+//! options.rs     the one declaration of the keys of a table
+//! key.rs         what is known about a key
 //! key_path.rs    dotted keys, and values put at them
 //! source.rs      one file, read under bounds
 //! overrides.rs   key=value, and what wins over what
@@ -25,8 +27,10 @@ pub mod axes;
 mod axis;
 pub mod claims;
 pub mod diagnostic;
+pub mod key;
 pub mod key_path;
 pub mod labels;
+pub mod options;
 pub mod origins;
 pub mod overrides;
 pub mod source;

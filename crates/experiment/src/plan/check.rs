@@ -1,9 +1,8 @@
 //! Checks of names, seeds, lengths and tables.
 
-use super::keys;
-use super::ranges::{listed_whole, whole};
+use super::ranges::whole;
 use super::sections::Experiment;
-use crate::spec::TestLen;
+use crate::spec::{LONGEST, TestLen};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use config::key_path::KeyPath;
@@ -120,16 +119,14 @@ fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
 }
 
 pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
-    let train_len = written.train.train_len as u64;
-    let help = "the longest length to train on, in the task's unit";
-    listed_whole(cell, "train.train_len", train_len, help)?;
+    written.train.check_ranges(cell)?;
+    written.eval.check_ranges(cell)?;
     let test_lens = &written.eval.test_lens;
     if test_lens.is_empty() || test_lens.len() > 1000 {
         let help = "write eval.test_lens = [64, 128, 256]";
         let problem = "must name the lengths to test at";
         return Err(cell.error("eval.test_lens", problem, "1 to 1000 lengths", help));
     }
-    let (low, high) = keys::whole("eval.test_lens");
     let mut seen = BTreeSet::new();
     for (index, test_len) in test_lens.written().iter().enumerate() {
         let key = format!("eval.test_lens.{index}");
@@ -137,7 +134,7 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
             return Err(cell.error(&key, problem, &allowed, &help));
         }
         let help = "a length to test at, in the task's unit";
-        whole(cell, &key, test_len.to() as u64, low, high, help)?;
+        whole(cell, &key, test_len.to() as u64, 1, LONGEST, help)?;
         if !seen.insert(test_len.to()) {
             let twice = |other: &TestLen| other == test_len;
             let (problem, allowed) = match test_lens.written()[..index].iter().any(twice) {
@@ -150,13 +147,7 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
             return Err(cell.error(&key, problem, allowed, "remove one of the two"));
         }
     }
-    let batch_tokens = written.eval.batch_tokens as u64;
-    listed_whole(
-        cell,
-        "eval.batch_tokens",
-        batch_tokens,
-        "the default is 4096",
-    )?;
+    let train_len = written.train.train_len as u64;
     let min_len = written.train.min_len as u64;
     let help = "it is the shortest length of `length = \"uniform\"` and `\"mixed\"`";
     whole(cell, "train.min_len", min_len, 1, train_len, help)

@@ -287,7 +287,7 @@ fn listed(path: &KeyPath) -> Option<(&'static Key, usize)> {
 fn section_example(path: &KeyPath) -> Option<Value> {
     let prefix = format!("{path}.");
     let mut table = Table::new();
-    for key in KEYS {
+    for key in KEYS.iter() {
         if let Some(own) = key
             .path
             .strip_prefix(&prefix)

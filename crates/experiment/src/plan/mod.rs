@@ -4,9 +4,8 @@
 //! planner.rs       every cell of the axes becomes the runs of its seeds
 //! planned.rs       the runs of an experiment
 //! runs.rs          from a cell to its runs
-//! sections.rs      the tables of a configuration as written
-//! key.rs           what is known about a key
-//! keys.rs          every key with type, range, default, example and meaning
+//! sections.rs      the tables of a configuration as written, key by key
+//! keys.rs          every key, from the declarations of its table
 //! mistakes.rs      all mistakes of a configuration at once
 //! hints.rs         hints that need the list of all keys
 //! check.rs         names, seeds, lengths, tables
@@ -41,7 +40,6 @@ pub mod cost;
 pub mod eval;
 pub mod hints;
 pub mod job_check;
-pub mod key;
 pub mod keys;
 pub mod memory;
 pub mod mistakes;

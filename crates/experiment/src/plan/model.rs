@@ -2,13 +2,12 @@
 
 use super::before::Before;
 use super::coordinates::{check_coordinates, check_shift};
-use super::ranges::{refused, whole};
+use super::ranges::refused;
 use crate::spec::Coordinates;
 use crate::spec::{ModelSpec, TrainSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
-use serde::Deserialize;
 use tasks::Task;
 use tiny_transformer::{
     Activation, AttentionKind, FeatureMap, Mask, Matmul, MlpKind, NormKind, Normalizer, QkNorm,
@@ -18,53 +17,53 @@ use tiny_transformer::{
 /// Most trainable numbers: with gradients and the optimizer's moments 16 GiB.
 const MAX_PARAMETERS: u64 = 1 << 30;
 
+config::options! {
 /// `[model]`. [`transformer`] turns it into a `TransformerConfig`; it is not one, because a reader
 /// that flattens a struct into another loses the list of allowed keys for its errors.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ModelSection {
-    pub(super) d_model: usize,
-    pub(super) n_layers: usize,
-    pub(super) n_heads: usize,
-    #[serde(default)]
-    pub(super) head_dim: Option<usize>,
-    #[serde(default)]
-    pub(super) mlp: MlpKind,
-    #[serde(default)]
-    pub(super) d_ff: Option<usize>,
-    #[serde(default)]
-    pub(super) norm: NormKind,
-    #[serde(default)]
-    pub(super) activation: Activation,
-    #[serde(default)]
-    pub(super) tied_head: bool,
-    #[serde(default)]
-    pub(super) dropout: f64,
-    #[serde(default = "default_embedding_std")]
-    pub(super) embedding_std: f64,
-    #[serde(default)]
-    pub(super) qk_norm: QkNorm,
-    #[serde(default)]
-    pub(super) attention: AttentionKind,
-    #[serde(default)]
-    pub(super) mask: Mask,
-    #[serde(default)]
-    pub(super) feature_map: FeatureMap,
-    #[serde(default)]
-    pub(super) normalizer: Normalizer,
-    #[serde(default)]
-    pub(super) matmul: Matmul,
-    #[serde(default)]
-    pub(super) positions: PositionsConfig,
-    #[serde(default)]
-    pub(super) coordinates: Coordinates,
-    #[serde(default)]
-    pub(super) coordinate_shift: usize,
-    pub(super) pe: EncodingConfig,
+["model."] pub(crate) struct ModelSection {
+    d_model: usize
+        => Whole(1, 1 << 16), "64", "Width of the residual stream.", "this suite is for small models";
+    n_layers: usize
+        => Whole(1, 1024), "2", "Number of blocks.";
+    n_heads: usize
+        => Whole(1, 1024), "4", "Attention heads per block; divides `d_model` unless `head_dim` is given.", "set it to at least 1";
+    head_dim: Option<usize> = or("d_model / n_heads")
+        => Whole(1, 1 << 14), "16", "Width of one head.";
+    d_ff: Option<usize> = or("4 * d_model")
+        => Whole(1, 1 << 18), "256", "Inner width of the feed-forward half.";
+    mlp: MlpKind = unset(r#""dense""#)
+        => Name(&["dense", "none"]), r#""none""#, "The feed-forward half of a block; with `none` blocks are attention alone.";
+    norm: NormKind = unset(r#""layer_norm""#)
+        => Name(&["layer_norm", "rms_norm"]), r#""rms_norm""#, "Normalisation before each half of a block and before the head.";
+    activation: Activation = unset(r#""gelu""#)
+        => Name(&["gelu", "swiglu"]), r#""swiglu""#, "Non-linearity of the feed-forward half.";
+    tied_head: bool = false
+        => Truth, "true", "Whether the head is the transposed embedding.";
+    dropout: f64 = 0.0
+        => Number(0.0, 0.99), "0.1", "Probability of zeroing an element after the embedding and after each half of a block, in training.";
+    embedding_std: f64 = 0.02
+        => Number(1e-6, 10.0), "1.0", "Standard deviation of the initial embedding.";
+    qk_norm: QkNorm = unset(r#""none""#)
+        => Name(&["none", "layer_norm", "rms_norm"]), r#""rms_norm""#, "Normalisation of every head's queries and keys, before the encoding.";
+    attention: AttentionKind = unset(r#""softmax""#)
+        => Name(&["softmax", "linear"]), r#""linear""#, "How a query weighs the keys.";
+    mask: Mask = unset(r#""causal""#)
+        => Name(&["causal", "bidirectional"]), r#""bidirectional""#, "Which keys a query may see; with `bidirectional` answers of tasks in symbols are blanks.";
+    feature_map: FeatureMap = unset(r#""elu""#)
+        => Name(&["elu", "relu"]), r#""relu""#, "Features of linear attention.";
+    normalizer: Normalizer = unset(r#""unrotated""#)
+        => Name(&["rotated", "unrotated", "cosine"]), r#""rotated""#, "What linear attention divides by.";
+    matmul: Matmul = unset(r#""f32""#)
+        => Name(&["f32", "tf32", "bf16", "bf16_x6", "bf16_x3"]), r#""tf32""#, "The format that factors of matrix products are rounded to; a matter of rounding and speed.";
+    positions: PositionsConfig = unset(r#"{ kind = "contiguous" }"#)
+        => Positions, r#"{ kind = "randomized" }"#, "Where training and tests put their tokens.";
+    coordinates: Coordinates = unset(r#""positions""#)
+        => Name(&["positions", "task"]), r#""task""#, "Where the coordinates of encodings of several axes come from.";
+    coordinate_shift: usize = 0
+        => Whole(0, 1_000_000), "99", "Training moves all coordinates of the task but 0 by a number up to this, drawn per batch.", "Abacus is trained with 99; 0 moves nothing";
+    pe: EncodingConfig
+        => Encoding, r#"{ kind = "rope" }"#, "The positional encoding.";
 }
-
-fn default_embedding_std() -> f64 {
-    0.02
 }
 
 /// The lengths that defaults of an encoding depend on, in tokens. `before`: the length trained on
@@ -172,22 +171,7 @@ pub(super) fn transformer(
     written: &ModelSection,
     vocab_size: usize,
 ) -> Result<TransformerConfig, Diagnostic> {
-    whole(
-        cell,
-        "model.n_heads",
-        written.n_heads as u64,
-        1,
-        1024,
-        "set it to at least 1",
-    )?;
-    whole(
-        cell,
-        "model.d_model",
-        written.d_model as u64,
-        1,
-        1 << 16,
-        "this suite is for small models",
-    )?;
+    written.check_ranges(cell)?;
     let head_dim = head_dim(cell, written)?;
     let config = TransformerConfig::new(vocab_size)
         .with_d_model(written.d_model)

@@ -1,181 +1,107 @@
 //! The tables of a configuration as written, read strictly. Values are checked against each other
-//! later, by the module of their section. `[model]` is read in `model.rs`, where its keys become
-//! those of the transformer.
+//! later, by the module of their section. `[model]` is declared in `model.rs`, `[train]` in
+//! `spec/train.rs`, beside what they become.
 
 use super::model::ModelSection;
-use crate::spec::AdamWConfig;
-use crate::spec::{Decode, LengthCurriculum, Schedule, StopSpec, TestLens};
-use posenc::{EncodingConfig, PositionsConfig};
-use serde::Deserialize;
+use crate::spec::train::TrainSection;
+use crate::spec::{Decode, LONGEST, TestLens};
+use posenc::PositionsConfig;
 use std::path::PathBuf;
 use tasks::{Rows, TaskConfig};
 use toml::{Table, Value};
 
+config::options! {
 /// One cell of an experiment as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Experiment {
-    pub(super) name: String,
-    #[serde(default)]
-    pub(super) title: Option<String>,
-    #[serde(default = "one_seed")]
-    pub(super) seeds: Vec<u64>,
-    #[serde(default)]
-    pub(super) half_seeds: Vec<u64>,
-    #[serde(default)]
-    pub(super) select: Option<SelectSection>,
-    pub(super) task: TaskConfig,
-    pub(super) model: ModelSection,
-    pub(super) train: TrainSection,
-    pub(super) eval: EvalSection,
-    #[serde(default)]
-    pub(super) report: ReportSection,
+[""] pub(crate) struct Experiment {
+    name: String
+        => Text, r#""theta-base""#, "Names the experiment: its directory below `runs/`. 1 to 100 of `a-z`, `0-9`, `.`, `_`, `-`.";
+    title: Option<String> = or("the name")
+        => Text, r#""RoPE by base""#, "Headline of the report, at most 200 characters.";
+    seeds: Vec<u64> = list([0])
+        => Wholes(0, u64::MAX >> 1), "[0, 1, 2]", "Seeds of weights, batches, lengths, positions and dropout; each is a run.";
+    half_seeds: Vec<u64> = unset("[]")
+        => Wholes(0, u64::MAX >> 1), "[0, 1, 2]", "Seeds that are also run for half the steps, to mark scores that still move.";
+    task: TaskConfig
+        => Task, r#"{ kind = "copy" }"#, "What the model learns; the keys of every kind are in [tasks](tasks.md).";
+}
+tables {
+    select: Option<SelectSection>;
+    model: ModelSection = required;
+    train: TrainSection = required;
+    eval: EvalSection = required;
+    report: ReportSection;
+}
 }
 
+config::options! {
 /// `[select]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SelectSection {
-    /// Read with the axes.
-    #[expect(dead_code, reason = "the key must be known and there")]
-    over: Table,
-    #[serde(default)]
-    pub(super) by: Option<String>,
-    #[serde(default = "default_select_seeds")]
-    pub(super) seeds: Vec<u64>,
-    #[serde(default = "default_select_steps")]
-    pub(super) steps: f64,
+["select."] pub(crate) struct SelectSection {
+    over: Table
+        => Axes, r#"{ "train.lr" = [1e-3, 3e-3, 1e-2] }"#, "What is tried for each method: lists of values by quoted dotted key.";
+    by: Option<String> = or("the task's first metric")
+        => Text, r#""loss_nats""#, "The metric that chooses, at the training length on rows that no result is scored on.";
+    seeds: Vec<u64> = list([100, 101])
+        => Wholes(0, u64::MAX >> 1), "[100, 101, 102]", "Seeds of the sweep, none of them in `seeds`.";
+    steps: f64 = 0.3333333333333333
+        => Number(1e-3, 1.0), "0.5", "Share of train.steps that a run of the sweep has.", "it is a share of train.steps";
+}
 }
 
-pub(super) fn default_select_seeds() -> Vec<u64> {
-    vec![100, 101]
-}
-fn default_select_steps() -> f64 {
-    1.0 / 3.0
-}
-
-/// `[report]`: what the report holds the records against. No part of a run's identity.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReportSection {
-    #[serde(default)]
-    pub(super) claims: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) assertions: bool,
-}
-
-fn one_seed() -> Vec<u64> {
-    vec![0]
-}
-
-/// `[train]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TrainSection {
-    pub(super) train_len: usize,
-    pub(super) steps: u64,
-    #[serde(default = "default_batch_size")]
-    pub(super) batch_size: usize,
-    #[serde(default)]
-    pub(super) length: LengthCurriculum,
-    #[serde(default = "default_min_len")]
-    pub(super) min_len: usize,
-    #[serde(default)]
-    pub(super) stages: Vec<StageSection>,
-    #[serde(default)]
-    pub(super) start_from: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) stop: Option<StopSpec>,
-    #[serde(default = "default_lr")]
-    pub(super) lr: f64,
-    #[serde(default)]
-    pub(super) warmup_steps: Option<u64>,
-    #[serde(default)]
-    pub(super) schedule: Schedule,
-    #[serde(default = "default_final_lr")]
-    pub(super) final_lr: f64,
-    #[serde(default = "default_grad_clip")]
-    pub(super) grad_clip: f64,
-    #[serde(default)]
-    pub(super) adamw: AdamWConfig,
-}
-
-/// An element of `train.stages`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StageSection {
-    pub(super) steps: u64,
-    pub(super) train_len: usize,
-    #[serde(default)]
-    pub(super) batch_size: Option<usize>,
-    #[serde(default)]
-    pub(super) positions: Option<PositionsConfig>,
-    #[serde(default)]
-    pub(super) pe: Option<EncodingConfig>,
-}
-
-fn default_batch_size() -> usize {
-    32
-}
-fn default_min_len() -> usize {
-    1
-}
-fn default_lr() -> f64 {
-    1e-3
-}
-fn default_final_lr() -> f64 {
-    0.1
-}
-fn default_grad_clip() -> f64 {
-    1.0
-}
-
+config::options! {
 /// `[eval]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EvalSection {
-    pub(super) test_lens: TestLens,
-    #[serde(default)]
-    pub(super) seed: u64,
-    #[serde(default)]
-    pub(super) rows: Rows,
-    #[serde(default = "default_batch_tokens")]
-    pub(super) batch_tokens: usize,
-    #[serde(default)]
-    pub(super) decode: Decode,
-    #[serde(default)]
-    pub(super) last_tokens: Option<usize>,
-    #[serde(default)]
-    pub(super) attention_distance: bool,
-    #[serde(default)]
-    pub(super) every: Option<u64>,
-    #[serde(default)]
-    pub(super) during: Option<TestLens>,
-    #[serde(default)]
-    pub(super) variants: Vec<VariantSection>,
+["eval."] pub(crate) struct EvalSection {
+    test_lens: TestLens
+        => Lengths(1, LONGEST), "[64, 128, \"129..256\"]", "1 to 1000 lengths to test at, in the task's unit; `\"51..100\"`: every row draws its own.";
+    seed: u64 = 0
+        => Whole(0, u64::MAX >> 1), "1", "Names the test sets.";
+    rows: Rows = unset(r#""test""#)
+        => Name(&["test", "selection"]), r#""selection""#, "Which rows are scored: those of results, or those that `[select]` chooses by.";
+    batch_tokens: usize = 4096
+        => Whole(1, 1 << 24), "16384", "Tokens per batch of evaluation; a longer sequence is a batch by itself.";
+    decode: Decode = unset(r#""teacher_forced""#)
+        => Name(&["teacher_forced", "greedy", "auto"]), r#""greedy""#, "How answers are read off the model; `auto` decodes greedily where the result differs.";
+    last_tokens: Option<usize> = or("none")
+        => Whole(1, LONGEST), "16", "Also report the loss over the last predictions of every window of text; at most the shortest test length.";
+    attention_distance: bool = false
+        => Truth, "true", "Whether the mean attention distance of every head is recorded.";
+    every: Option<u64> = or("none")
+        => Whole(1, 100_000_000), "200", "Steps between two scores taken while training; at most `train.steps`.";
+    during: Option<TestLens> = or("eval.test_lens")
+        => Lengths(1, LONGEST), "[64, 256]", "The test lengths scored while training, under the trained encoding; some of `test_lens`.";
+}
+tables {
+    variants: Vec<VariantSection>;
+}
 }
 
-fn default_batch_tokens() -> usize {
-    4096
-}
-
+config::options! {
 /// `[[eval.variants]]`: the trained weights under a changed encoding.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VariantSection {
-    /// Name in tables and plots.
-    pub name: String,
-    /// Keys and values the trained encoding must have for the variant to apply; all encodings
-    /// unless given.
-    #[serde(default)]
-    pub when: Table,
-    /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
-    #[serde(default)]
-    pub set: Table,
-    /// What to stack on the trained encoding, after `set`: an encoding's table, or a list of them.
-    #[serde(default)]
-    pub add: Option<Value>,
-    /// Where tokens stand; as in training unless given.
-    #[serde(default)]
-    pub positions: Option<PositionsConfig>,
+["eval.variants.N."] pub struct VariantSection {
+    name: String
+        => Text, r#""yarn""#, "Names the variant in tables and plots.";
+    when: Table = unset("every encoding")
+        => EncodingKeys, r#"{ kind = "rope" }"#, "Keys and values the trained encoding must have for the variant to apply.";
+    set: Table = unset("{}")
+        => EncodingKeys, r#"{ scaling = { kind = "yarn" } }"#, "Keys to change in the trained encoding; with `kind`, another encoding.";
+    add: Option<Value> = or("none")
+        => Encodings, r#"{ kind = "window" }"#, "Encodings to stack on the trained one, after `set`.";
+    positions: Option<PositionsConfig> = or("model.positions")
+        => Positions, r#"{ kind = "interpolated" }"#, "Where tests put their tokens under this variant.";
+}
+}
+
+config::options! {
+/// `[report]`: what the report holds the records against. No part of a run's identity.
+["report."] pub(crate) struct ReportSection {
+    claims: Option<PathBuf> = or("none")
+        => Text, r#""claims.toml""#, "A file of a source's claims that the report checks the records against.";
+    assertions: bool = false
+        => Truth, "true", "Whether the report checks published findings that every correct suite shows.";
+}
+}
+
+impl Default for ReportSection {
+    fn default() -> Self {
+        config::options::defaults()
+    }
 }

@@ -3,8 +3,7 @@
 //! scored on rows that no result is scored on. The result is run under the combination that scores
 //! best. `half_seeds` are also run for half the steps, to show whether the score still moves.
 
-use super::ranges::{listed_number, listed_whole};
-use super::sections::{Experiment, SelectSection, default_select_seeds};
+use super::sections::{Experiment, SelectSection};
 use crate::spec::test_lens::TestLen;
 use config::axes::{Cell, Choices, OVER, SELECT};
 use config::diagnostic::Diagnostic;
@@ -13,6 +12,9 @@ use std::collections::BTreeSet;
 use tasks::{TEACHER_FORCED, Task};
 use toml::{Table, Value};
 
+/// How many `select.seeds` are its default.
+const DEFAULT_SEEDS: usize = 2;
+
 /// Runs of each cell, before anything is read strictly: of the result, of half the steps, and of
 /// the sweep. A mistake counts as nothing and is refused later.
 pub(super) fn runs_per_cell(table: &Table, choices: Option<&Choices>) -> usize {
@@ -20,7 +22,7 @@ pub(super) fn runs_per_cell(table: &Table, choices: Option<&Choices>) -> usize {
     let seeds = count(table.get("seeds")).unwrap_or(1);
     let half = count(table.get("half_seeds")).unwrap_or(0);
     let swept = table.get(SELECT).and_then(|select| select.get("seeds"));
-    let swept = count(swept).unwrap_or(default_select_seeds().len());
+    let swept = count(swept).unwrap_or(DEFAULT_SEEDS);
     let tried = choices.map_or(0, |choices| choices.count().saturating_mul(swept));
     seeds.saturating_add(half).saturating_add(tried)
 }
@@ -47,12 +49,7 @@ impl SelectSection {
                 help,
             ));
         }
-        listed_number(
-            cell,
-            "select.steps",
-            self.steps,
-            "it is a share of train.steps",
-        )?;
+        self.check_ranges(cell)?;
         check_seeds(cell, "select.seeds", &self.seeds)?;
         let both = self.seeds.iter().position(|seed| seeds.contains(seed));
         match both {
@@ -128,7 +125,7 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
             "add it to seeds, or remove it",
         ));
     }
-    listed_whole(cell, "train.steps", written.train.steps, "")?;
+    written.train.check_ranges(cell)?;
     if written.train.steps < 2 {
         let problem = "has no half";
         return Err(cell.error("train.steps", problem, "2 or more", "remove half_seeds"));

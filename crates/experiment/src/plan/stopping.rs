@@ -1,7 +1,7 @@
 //! What `train.stop` asks of a run: when its scores are taken, how, what they cost, and mistakes.
 
 use super::eval::eval_tokens;
-use super::ranges::{listed_number, whole};
+use super::ranges::whole;
 use crate::spec::scores::metric_names;
 use crate::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
 use config::axes::Cell;
@@ -109,9 +109,12 @@ fn check_bound(cell: &Cell, stop: &StopSpec) -> Result<(), Diagnostic> {
         ("train.stop.at_most", stop.at_most),
     ] {
         let Some(value) = value else { continue };
-        listed_number(cell, key, value, lowest)?;
-        if is_share(metric) && value > 1.0 {
-            let error = cell.error(key, "is out of range", "a number from 0 to 1", lowest);
+        if !value.is_finite() || value < 0.0 || is_share(metric) && value > 1.0 {
+            let allowed = match is_share(metric) {
+                true => "a number from 0 to 1",
+                false => "a number from 0 to 1e9",
+            };
+            let error = cell.error(key, "is out of range", allowed, lowest);
             return Err(error.with_value(value));
         }
     }

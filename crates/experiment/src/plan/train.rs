@@ -1,10 +1,10 @@
 //! `[train]`: steps, batches, the optimizer, and the stages of a training.
 
 use super::check::{MAX_BATCH_TOKENS, MAX_LENGTH};
-use super::ranges::{listed_number, listed_whole, whole};
-use super::sections::{Experiment, TrainSection};
+use super::ranges::whole;
+use super::sections::Experiment;
 use super::stopping;
-use crate::spec::AdamWConfig;
+use crate::spec::train::TrainSection;
 use crate::spec::{LengthCurriculum, Stage, TrainSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
@@ -17,7 +17,8 @@ pub(super) fn train(
     task: &dyn Task,
 ) -> Result<TrainSpec, Diagnostic> {
     let train = &written.train;
-    check_ranges(cell, train)?;
+    train.check_ranges(cell)?;
+    train.adamw.check_ranges(cell)?;
     // A twentieth of the steps is customary for small models.
     let warmup_steps = train.warmup_steps.unwrap_or(train.steps / 20);
     let help = "warm-up ends before the training does";
@@ -60,41 +61,6 @@ pub(super) fn train(
         grad_clip: train.grad_clip,
         adamw: train.adamw.clone(),
     })
-}
-
-/// Checks every number that depends on no other.
-fn check_ranges(cell: &Cell, train: &TrainSection) -> Result<(), Diagnostic> {
-    let AdamWConfig {
-        beta1,
-        beta2,
-        eps,
-        weight_decay,
-    } = train.adamw;
-    let help = "at least one step is needed to train";
-    listed_whole(cell, "train.steps", train.steps, help)?;
-    let batch_size = train.batch_size as u64;
-    listed_whole(cell, "train.batch_size", batch_size, "the default is 32")?;
-    let fraction = "it is a fraction of train.lr; the default is 0.1";
-    for (key, value, help) in [
-        ("train.lr", train.lr, "the default is 0.001"),
-        ("train.final_lr", train.final_lr, fraction),
-        (
-            "train.grad_clip",
-            train.grad_clip,
-            "the default is 1; 0 turns clipping off",
-        ),
-        ("train.adamw.beta1", beta1, "PyTorch's default is 0.9"),
-        ("train.adamw.beta2", beta2, "PyTorch's default is 0.999"),
-        ("train.adamw.eps", eps, "PyTorch's default is 1e-8"),
-        (
-            "train.adamw.weight_decay",
-            weight_decay,
-            "PyTorch's default is 0.01",
-        ),
-    ] {
-        listed_number(cell, key, value, help)?;
-    }
-    Ok(())
 }
 
 /// Refuses lengths whose sequences are too long.

@@ -37,6 +37,10 @@ pub use train::{AdamWConfig, LengthCurriculum, Schedule, Stage, StopSpec, TrainS
 /// File of a run's directory that holds its [`Job`].
 pub const JOB_FILE: &str = "job.json";
 
+/// Longest length that may be asked for, in the task's unit: a row of a task has at most four
+/// tokens for each, and positions are exact in f32 up to 2^24.
+pub const LONGEST: u64 = 1 << 22;
+
 /// Attention logits held at once, in numbers: 16 MiB for each of the few tensors of a block.
 pub const MAX_LOGITS: usize = 1 << 22;
 

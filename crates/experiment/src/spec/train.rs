@@ -1,7 +1,42 @@
-//! How to train, resolved.
+//! How to train: `[train]` as written, and resolved.
 
+use super::LONGEST;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+config::options! {
+/// `[train]` as written.
+["train."] pub struct TrainSection {
+    train_len: usize
+        => Whole(1, LONGEST), "64", "Longest length trained on, in the task's unit: bytes, symbols.", "the longest length to train on, in the task's unit";
+    steps: u64
+        => Whole(1, 100_000_000), "2000", "Optimizer steps.", "at least one step is needed to train";
+    batch_size: usize = 32
+        => Whole(1, 1 << 16), "16", "Rows per batch.";
+    length: LengthCurriculum = unset(r#""fixed""#)
+        => Name(&["fixed", "uniform", "mixed", "staged"]), r#""uniform""#, "Which lengths rows have: `train_len`, drawn from `min_len` to `train_len` per batch (`uniform`) or per row, padded at the end to `train_len` (`mixed`), or as `stages` say.";
+    min_len: usize = 1
+        => Whole(1, LONGEST), "8", "Shortest length of `length = \"uniform\"` and `\"mixed\"`; at most `train_len`.";
+    start_from: Option<PathBuf> = or("drawn weights")
+        => Text, r#""../runs/base""#, "Directory with one recorded run of every seed, whose weights training starts from.";
+    lr: f64 = 0.001
+        => Number(1e-12, 1e9), "3e-4", "Highest learning rate.";
+    warmup_steps: Option<u64> = or("steps / 20")
+        => Whole(0, 100_000_000), "100", "Steps of linear warm-up; at most `steps`.";
+    schedule: Schedule = unset(r#""cosine""#)
+        => Name(&["cosine", "linear"]), r#""linear""#, "How the learning rate falls from `lr` to `final_lr * lr` after the warm-up.";
+    final_lr: f64 = 0.1
+        => Number(0.0, 1.0), "0", "Where the learning rate ends, as a fraction of `lr`.", "it is a fraction of train.lr; the default is 0.1";
+    grad_clip: f64 = 1.0
+        => Number(0.0, 1e9), "0.5", "Largest global norm of the gradient; 0 turns clipping off.", "the default is 1; 0 turns clipping off";
+}
+tables {
+    stages: Vec<StageSection>;
+    stop: Option<StopSpec>;
+    adamw: AdamWConfig;
+}
+}
 
 /// How to train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +127,22 @@ pub struct Stage {
     pub pe: Option<EncodingConfig>,
 }
 
+config::options! {
+/// An element of `train.stages` as written.
+["train.stages.N."] pub struct StageSection {
+    steps: u64
+        => Whole(1, 100_000_000), "900", "Steps of a stage of `length = \"staged\"`; together all the steps.";
+    train_len: usize
+        => Whole(1, LONGEST), "32", "Length of every row of a stage; the longest is `train.train_len`.";
+    batch_size: Option<usize> = or("train.batch_size")
+        => Whole(1, 1 << 16), "8", "Rows per batch of a stage.";
+    positions: Option<PositionsConfig> = or("model.positions")
+        => Positions, r#"{ kind = "randomized" }"#, "Where a stage puts its tokens.";
+    pe: Option<EncodingConfig> = or("model.pe")
+        => Encoding, r#"{ kind = "nope" }"#, "The encoding of a stage; that of the last stage is evaluated.";
+}
+}
+
 /// The weights a training starts from, instead of drawn ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,47 +203,22 @@ impl TrainSpec {
     }
 }
 
-/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults. As in PyTorch, the
-/// decay applies to every parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AdamWConfig {
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the square root of the second moment.
-    pub eps: f64,
-    /// Decoupled weight decay, times the learning rate of the step.
-    pub weight_decay: f64,
-}
-
-impl Default for AdamWConfig {
-    fn default() -> Self {
-        Self {
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.01,
-        }
-    }
-}
-
+config::options! {
 /// Ends a training once a score at the training length, on selection rows and under the trained
 /// encoding, reaches a bound. The learning rate follows the schedule of all steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StopSpec {
-    /// The score, stored or derived.
-    pub metric: String,
-    /// It ends the training from this value on, where more is better.
+#[derive(Serialize)]
+["train.stop."] pub struct StopSpec {
+    metric: String = needed("none")
+        => Text, r#""exact_match""#, "A score that ends the training once it is good enough, at `train_len` on selection rows.";
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<f64>,
-    /// It ends the training up to this value, where less is better.
+    at_least: Option<f64> = or("none")
+        => Number(0.0, 1e9), "1.0", "Ends the training from this score on, for scores where more is better.";
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<f64>,
-    /// Steps from one score to the next.
-    pub every: u64,
+    at_most: Option<f64> = or("none")
+        => Number(0.0, 1e9), "0.5", "Ends the training up to this score, for losses.";
+    every: u64 = needed("none")
+        => Whole(1, 100_000_000), "500", "Steps between two of these scores; at most `train.steps`.";
+}
 }
 
 impl StopSpec {
@@ -202,5 +228,27 @@ impl StopSpec {
             self.at_least.is_none_or(|bound| score >= bound)
                 && self.at_most.is_none_or(|bound| score <= bound)
         })
+    }
+}
+
+config::options! {
+/// `[train.adamw]`: Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults. As in
+/// PyTorch, the decay applies to every parameter.
+#[derive(Serialize)]
+["train.adamw."] pub struct AdamWConfig {
+    beta1: f64 = 0.9
+        => Number(0.0, 0.999_999), "0.95", "AdamW's decay of the first moment.", "PyTorch's default is 0.9";
+    beta2: f64 = 0.999
+        => Number(0.0, 0.999_999_9), "0.98", "AdamW's decay of the second moment.", "PyTorch's default is 0.999";
+    eps: f64 = 1e-8
+        => Number(1e-16, 1.0), "1e-6", "Added to the root of AdamW's second moment.", "PyTorch's default is 1e-8";
+    weight_decay: f64 = 0.01
+        => Number(0.0, 1e3), "0.1", "AdamW's decoupled weight decay, times the learning rate of the step.", "PyTorch's default is 0.01";
+}
+}
+
+impl Default for AdamWConfig {
+    fn default() -> Self {
+        config::options::defaults()
     }
 }

@@ -19,7 +19,7 @@ pub fn page() -> String {
          prints\nthe same as a JSON schema, for completion in editors.\n",
     );
     let mut section = None;
-    for key in KEYS {
+    for key in KEYS.iter() {
         let own = section_of(key);
         if section != Some(own) {
             section = Some(own);
@@ -110,7 +110,7 @@ fn type_in_words(kind: Kind) -> String {
 /// The JSON schema (draft 2020-12) of a configuration.
 pub fn schema() -> Value {
     let mut root = table();
-    for key in KEYS {
+    for key in KEYS.iter() {
         let mut at = &mut root;
         let mut parts = key.path.split('.').peekable();
         while let Some(part) = parts.next() {

@@ -196,7 +196,7 @@ fn source(cell: &Cell, path: &KeyPath) -> KeyPath {
 
 /// Adds the keys that a spec leaves out at their default.
 fn add_defaults(section: &str, table: &mut Map<String, Value>) {
-    for key in KEYS {
+    for key in KEYS.iter() {
         let own = key
             .path
             .strip_prefix(section)

@@ -197,7 +197,7 @@ pub fn config(name: &str, task: &str, pe: &[String], lengths: &Lengths) -> Strin
         } else if !section.is_empty() {
             let _ = writeln!(out, "\n[{section}]");
         }
-        for key in KEYS {
+        for key in KEYS.iter() {
             if let Some(line) = chosen.line(key, section) {
                 out.push_str(&line);
             }

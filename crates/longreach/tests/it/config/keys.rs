@@ -100,7 +100,7 @@ fn the_listed_ranges_are_those_that_are_checked() {
         error.to_string()
     };
     let mut tried = 0;
-    for key in KEYS {
+    for key in KEYS.iter() {
         // Ends that depend on another key are lower than those listed.
         let (low, high, is_list) = match key.kind {
             Kind::Whole(low, high) => (low, high, false),
@@ -154,7 +154,7 @@ fn names_and_examples_can_be_read() {
             ),
         }
     };
-    for key in KEYS {
+    for key in KEYS.iter() {
         if let Kind::Name(names) = key.kind {
             for name in names {
                 read(key.path, &format!("\"{name}\""));
@@ -175,7 +175,7 @@ fn the_page_of_keys_is_that_of_the_list() {
 #[test]
 fn the_schema_names_every_key() {
     let schema = config_page::schema();
-    for key in KEYS {
+    for key in KEYS.iter() {
         let pointer = key
             .path
             .split('.')
