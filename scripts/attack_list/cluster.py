@@ -1,4 +1,4 @@
-"""Submitted sweeps: manifests, tasks, events and claims that somebody changed."""
+"""Submitted sweeps: manifests, tasks, events and leases that somebody changed."""
 
 import json, os, shutil, time
 from box import Skip, attack
@@ -93,16 +93,16 @@ def taken_up(box):
     box.identical("sweep/runs")
 
 
-@attack("clusters", "the claim of a run is of the future, of 1970, text, a folder, a link", "the task waits or takes it, and never trains beside another; identical")
-def claims(box):
+@attack("clusters", "the lease of a run is of the future, of 1970, text, a folder, a link", "the task waits or takes it, and never trains beside another; identical")
+def leases(box):
     out = submitted(box)
     process = box.start("worker", "--manifest", "sweep/manifest.jsonl", "--task", "0")
-    claim = lambda: [path for path in (out / "runs").rglob("*") if "claim" in path.name]
-    box.wait_for(lambda: claim() or process.poll() is not None)
-    found = claim()
+    lease = lambda: [path for path in (out / "runs").rglob("*") if "lease" in path.name]
+    box.wait_for(lambda: lease() or process.poll() is not None)
+    found = lease()
     box.kill(process)
     if not found:
-        raise Skip("the task holds no file named as a claim")
+        raise Skip("the task holds no file named as a lease")
     for path in found:
         if path.is_file():
             path.write_text("nonsense")

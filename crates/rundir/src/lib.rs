@@ -9,7 +9,7 @@
 //! weights.rs     parameters by path, and their safetensors file
 //! lock.rs        one process per run
 //! lock_table.rs  which processes hold a lock on a file
-//! claim.rs       the same where locks do not reach other machines
+//! lease.rs       the same where locks do not reach other machines
 //! read.rs        reading files of unknown origin with a bound on their size
 //! fault.rs       a disk that fails on request (feature `faults`)
 //! ```
@@ -20,7 +20,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 pub mod checkpoint;
-pub mod claim;
+pub mod lease;
 pub mod disk;
 #[cfg(all(unix, feature = "faults"))]
 pub mod fault;

@@ -7,7 +7,7 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
-mod claims;
+mod leases;
 pub mod cluster;
 mod display;
 pub mod journal;
@@ -118,11 +118,11 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     kept_configs::write(rundir::system(), &experiment, plan)?;
     print_header(plan, &todo, options);
     if let Some(first) = todo.front()
-        && !claims::has_locks(&options.directory(&plan.runs[*first]))
+        && !leases::has_locks(&options.directory(&plan.runs[*first]))
     {
         let experiment = experiment.display();
         tell(&format!(
-            "note: {experiment} has no file locks; runs are claimed by hard links instead"
+            "note: {experiment} has no file locks; runs are leased by hard links instead"
         ));
     }
     let notes = [

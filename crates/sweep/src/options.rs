@@ -37,7 +37,7 @@ pub struct Share {
     pub cores: Option<usize>,
     /// The GPUs that workers are bound to, in turn.
     pub gpus: Option<Gpus>,
-    /// Who this process is in claims. Runs are claimed only if this is set, or where the file
+    /// Who this process is in leases. Runs are leased only if this is set, or where the file
     /// system has no locks.
     pub identity: Option<Identity>,
 }

@@ -4,7 +4,7 @@ use crate::options::Options;
 use experiment::plan::planned::PlannedRun;
 use experiment::run::protocol::{Event, How, Line};
 use experiment::runs_on_disk::files::{self, ERROR_FILE, JOB_FILE};
-use experiment::runs_on_disk::hold::LiveClaim;
+use experiment::runs_on_disk::hold::LiveLease;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
@@ -32,8 +32,8 @@ pub struct Member<'a> {
     pub run: &'a PlannedRun,
     /// Its directory.
     pub directory: PathBuf,
-    /// The claim that it runs under.
-    pub claim: Option<LiveClaim>,
+    /// The lease that it runs under.
+    pub lease: Option<LiveLease>,
 }
 
 impl Member<'_> {
@@ -46,8 +46,8 @@ impl Member<'_> {
         }
     }
 
-    fn has_lost_its_claim(&self) -> bool {
-        self.claim.as_ref().is_some_and(LiveClaim::lost)
+    fn has_lost_its_lease(&self) -> bool {
+        self.lease.as_ref().is_some_and(LiveLease::lost)
     }
 }
 
@@ -111,9 +111,9 @@ impl End {
         if self.status.success() || !is_alone && is_recorded() {
             return Ok(());
         }
-        if start.members.iter().any(Member::has_lost_its_claim) {
+        if start.members.iter().any(Member::has_lost_its_lease) {
             // Those beside it are tried again: their worker was killed for its sake.
-            let what = match member.has_lost_its_claim() {
+            let what = match member.has_lost_its_lease() {
                 true => "was taken over",
                 false => "was trained with a run that was taken over",
             };
@@ -147,8 +147,8 @@ fn follow(
         None => limits::refused("a worker", &error),
     })?;
     on_start(child.id());
-    for claim in start.members.iter().filter_map(|run| run.claim.as_ref()) {
-        claim.guard(child.id());
+    for lease in start.members.iter().filter_map(|run| run.lease.as_ref()) {
+        lease.guard(child.id());
     }
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
@@ -220,8 +220,8 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
     } else {
         command.arg("--stop-with-parent").stdin(Stdio::piped());
     }
-    for claim in members.iter().filter_map(|run| run.claim.as_ref()) {
-        command.args(["--claimed", &claim.nonce()]);
+    for lease in members.iter().filter_map(|run| run.lease.as_ref()) {
+        command.args(["--leased", &lease.nonce()]);
     }
     if let Some((variable, gpu)) = start.gpu {
         command.env(variable, gpu);

@@ -1,7 +1,7 @@
 //! The queue of a sweep: threads that each start one worker after the other, and the loop that
 //! draws their progress. Its items are groups of runs, each for one worker.
 
-use crate::claims;
+use crate::leases;
 use crate::display::Display;
 use crate::journal::Journal;
 use crate::options::Options;
@@ -12,8 +12,8 @@ use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::plan::together::Group;
 use experiment::run::protocol::Event;
 use experiment::run::worker::LEAVE_WITHIN;
-use experiment::runs_on_disk::hold::LiveClaim;
-use rundir::claim::Sight;
+use experiment::runs_on_disk::hold::LiveLease;
+use rundir::lease::Sight;
 use rundir::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ struct Queue<'a> {
     threads: Option<usize>,
     journal: &'a dyn Journal,
     waiting: Mutex<VecDeque<Group>>,
-    /// What was seen of the claims of other processes.
+    /// What was seen of the leases of other processes.
     sights: Mutex<BTreeMap<usize, Sight>>,
 }
 
@@ -246,7 +246,7 @@ impl Queue<'_> {
         };
         let ends = watch(&start, on_start, on_event);
         for ((index, member), end) in indices.iter().zip(&members).zip(ends) {
-            // Told while the run is claimed: whoever sees no claim finds the end written.
+            // Told while the run is leased: whoever sees no lease finds the end written.
             self.journal.ended(member.run, &member.directory, &end);
             ended.push((*index, end));
         }
@@ -268,12 +268,12 @@ impl Queue<'_> {
         self.lock().push_back(group);
     }
 
-    /// Claims a run, if it needs a claim, and looks whether another process holds it.
+    /// Leases a run, if it needs a lease, and looks whether another process holds it.
     fn hold(&self, index: usize) -> Result<Member<'_>, Failure> {
         let run: &PlannedRun = &self.plan.runs[index];
         let directory = self.options.directory(run);
-        let claim = match self.claim(index, &directory) {
-            Ok(claim) => claim,
+        let lease = match self.lease(index, &directory) {
+            Ok(lease) => lease,
             Err(failure) => {
                 if failure.exit != Exit::Busy {
                     self.journal.ended(run, &directory, &Err(failure.clone()));
@@ -288,7 +288,7 @@ impl Queue<'_> {
         Ok(Member {
             run,
             directory,
-            claim,
+            lease,
         })
     }
 
@@ -304,14 +304,14 @@ impl Queue<'_> {
         begun
     }
 
-    /// Claims a run, if it needs a claim.
-    fn claim(&self, index: usize, directory: &Path) -> Result<Option<LiveClaim>, Failure> {
+    /// Leases a run, if it needs a lease.
+    fn lease(&self, index: usize, directory: &Path) -> Result<Option<LiveLease>, Failure> {
         rundir::system()
             .create_dirs(directory)
             .map_err(Failure::resources)?;
         let mut sights = self.sights.lock().unwrap_or_else(PoisonError::into_inner);
         let sight = sights.entry(index).or_default();
-        claims::take(directory, &self.options.share, sight)
+        leases::take(directory, &self.options.share, sight)
     }
 
     /// Draws what the workers report until all threads have ended; returns the runs that failed.

@@ -1,12 +1,12 @@
 //! The files of a run's directory: their names, who may write them, and where runs lie.
 
 use crate::plan::warm_start::RecordedRun;
-use crate::runs_on_disk::hold::{Hold, Identity, LiveClaim, busy};
+use crate::runs_on_disk::hold::{Hold, Identity, LiveLease, busy};
 use crate::runs_on_disk::walk::directories_in;
 use crate::spec::Job;
 use results::record::RunStatus;
 use results::{RunRecord, StoreError};
-use rundir::{Disk, checkpoint, claim, lock};
+use rundir::{Disk, checkpoint, lease, lock};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
@@ -106,7 +106,7 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
 }
 
 /// Holds a run for this process until the result is dropped or the process ends, and removes files
-/// that dead processes left half written. Where the file system has no locks, the run is claimed
+/// that dead processes left half written. Where the file system has no locks, the run is leased
 /// instead, unless the sweep that started this process has done so.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
 /// [`Exit::Input`] if it is a link.
 pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     refuse_link(directory, "a run")?;
-    if let Some(holder) = claim::held_elsewhere(directory) {
+    if let Some(holder) = lease::held_elsewhere(directory) {
         return Err(busy(directory, &holder));
     }
     let lock = match lock::take(directory) {
@@ -135,11 +135,11 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
             )));
         }
     };
-    let claim = match lock {
-        None if !claim::is_ours(directory) => {
+    let lease = match lock {
+        None if !lease::is_ours(directory) => {
             // One that was made since the look above is alive.
-            let dead = claim::holder(directory).filter(claim::has_ended);
-            Some(LiveClaim::take(
+            let dead = lease::holder(directory).filter(lease::has_ended);
+            Some(LiveLease::take(
                 directory,
                 &Identity::default(),
                 dead.as_ref(),
@@ -149,7 +149,7 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     };
     // While it is held, so that what is half written is not being written.
     disk.remove_scratch(directory);
-    Ok(Hold::new(lock, claim))
+    Ok(Hold::new(lock, lease))
 }
 
 /// Refuses a link in the place of a directory that this program writes to.

@@ -1,7 +1,7 @@
-//! A run that this process holds: by the lock of the operating system, and by a claim where that
+//! A run that this process holds: by the lock of the operating system, and by a lease where that
 //! lock does not reach every process, as between the machines of a cluster.
 
-use rundir::claim::{self, Claim, Holder, Sight};
+use rundir::lease::{self, Lease, Holder, Sight};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use std::time::Duration;
 use support::exit::{Exit, Failure};
 use support::signals;
 
-/// Time between two heartbeats of a claim that is held for a moment.
+/// Time between two heartbeats of a lease that is held for a moment.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// A run that this process holds, until it is dropped.
 #[derive(Debug)]
 pub struct Hold {
-    /// None where the file system has no locks, and the claim decides alone.
+    /// None where the file system has no locks, and the lease decides alone.
     _lock: Option<File>,
-    _claim: Option<LiveClaim>,
+    _lease: Option<LiveLease>,
 }
 
 impl Hold {
-    /// A run held by its lock, if there is one, and by a claim, if there is one.
-    pub fn new(lock: Option<File>, claim: Option<LiveClaim>) -> Self {
+    /// A run held by its lock, if there is one, and by a lease, if there is one.
+    pub fn new(lock: Option<File>, lease: Option<LiveLease>) -> Self {
         Self {
             _lock: lock,
-            _claim: claim,
+            _lease: lease,
         }
     }
 }
 
-/// Who this process is in claims: its node and its job, and how often it writes heartbeats.
+/// Who this process is in leases: its node and its job, and how often it writes heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The node's name in its cluster; empty outside.
@@ -49,22 +49,22 @@ impl Default for Identity {
         Self {
             node: String::new(),
             job: String::new(),
-            interval: claim::HEARTBEAT,
+            interval: lease::HEARTBEAT,
         }
     }
 }
 
 impl Identity {
-    /// This process, as a new claim names it.
+    /// This process, as a new lease names it.
     pub fn holder(&self) -> Holder {
         Holder::here(&self.node, &self.job, self.interval)
     }
 }
 
-/// A claim with a thread that writes its heartbeats.
+/// A lease with a thread that writes its heartbeats.
 #[derive(Debug)]
-pub struct LiveClaim {
-    claim: Option<Arc<Claim>>,
+pub struct LiveLease {
+    lease: Option<Arc<Lease>>,
     lost: Arc<AtomicBool>,
     /// The worker that runs under it; 0 while there is none.
     worker: Arc<AtomicU32>,
@@ -73,8 +73,8 @@ pub struct LiveClaim {
     thread: Option<JoinHandle<()>>,
 }
 
-impl LiveClaim {
-    /// Claims a directory, in place of a claim that the caller has seen to be dead.
+impl LiveLease {
+    /// Leases a directory, in place of a lease that the caller has seen to be dead.
     ///
     /// # Errors
     ///
@@ -84,22 +84,22 @@ impl LiveClaim {
         identity: &Identity,
         dead: Option<&Holder>,
     ) -> Result<Self, Failure> {
-        let claim =
-            claim::take(directory, identity.holder(), dead).map_err(|taken| match taken {
-                claim::Taken::By(holder) => busy(directory, &holder),
-                claim::Taken::Refused(error) => {
-                    Failure::resources(format!("cannot claim {}: {error}", directory.display()))
+        let lease =
+            lease::take(directory, identity.holder(), dead).map_err(|taken| match taken {
+                lease::Taken::By(holder) => busy(directory, &holder),
+                lease::Taken::Refused(error) => {
+                    Failure::resources(format!("cannot lease {}: {error}", directory.display()))
                 }
             })?;
-        let (claim, lost) = (Arc::new(claim), Arc::new(AtomicBool::new(false)));
+        let (lease, lost) = (Arc::new(lease), Arc::new(AtomicBool::new(false)));
         let worker = Arc::new(AtomicU32::new(0));
         let (end, ended) = mpsc::channel::<()>();
         let beating = {
-            let (claim, lost, worker) = (claim.clone(), lost.clone(), worker.clone());
+            let (lease, lost, worker) = (lease.clone(), lost.clone(), worker.clone());
             let interval = identity.interval;
             move || {
                 while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                    if !claim.beat() {
+                    if !lease.beat() {
                         lost.store(true, Ordering::SeqCst);
                         // Not asked to save: the files belong to another process now.
                         signals::kill_worker(worker.load(Ordering::SeqCst));
@@ -112,7 +112,7 @@ impl LiveClaim {
             .spawn(beating)
             .map_err(|error| Failure::resources(format!("cannot start a thread: {error}")))?;
         Ok(Self {
-            claim: Some(claim),
+            lease: Some(lease),
             lost,
             worker,
             end: Some(end),
@@ -120,12 +120,12 @@ impl LiveClaim {
         })
     }
 
-    /// Claims a directory that a command writes to for a moment. A claim of another machine is
+    /// Leases a directory that a command writes to for a moment. A lease of another machine is
     /// watched until its heartbeat or its silence says whether it is alive.
     ///
     /// # Errors
     ///
-    /// As [`LiveClaim::take`].
+    /// As [`LiveLease::take`].
     pub fn for_a_moment(directory: &Path) -> Result<Self, Failure> {
         let identity = Identity {
             interval: MOMENT,
@@ -133,7 +133,7 @@ impl LiveClaim {
         };
         let (mut sight, mut seen) = (Sight::default(), None);
         loop {
-            let Some(holder) = claim::holder(directory) else {
+            let Some(holder) = lease::holder(directory) else {
                 return Self::take(directory, &identity, None);
             };
             if sight.dead(&holder) {
@@ -141,22 +141,22 @@ impl LiveClaim {
             }
             let sign = (holder.nonce.clone(), holder.beat);
             let is_alive = seen.get_or_insert_with(|| sign.clone()) != &sign;
-            if is_alive || claim::is_visible(&holder) {
+            if is_alive || lease::is_visible(&holder) {
                 return Err(busy(directory, &holder));
             }
             std::thread::sleep(MOMENT / 10);
         }
     }
 
-    /// The nonce of the claim, which its worker adopts.
+    /// The nonce of the lease, which its worker adopts.
     pub fn nonce(&self) -> String {
-        self.claim
+        self.lease
             .as_ref()
-            .map(|claim| claim.nonce())
+            .map(|lease| lease.nonce())
             .unwrap_or_default()
     }
 
-    /// Names the worker that is killed if the claim is lost.
+    /// Names the worker that is killed if the lease is lost.
     pub fn guard(&self, worker: u32) {
         self.worker.store(worker, Ordering::SeqCst);
         if self.lost() {
@@ -170,27 +170,27 @@ impl LiveClaim {
     }
 }
 
-impl Drop for LiveClaim {
+impl Drop for LiveLease {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // The last owner releases the claim.
-        drop(self.claim.take());
+        // The last owner releases the lease.
+        drop(self.lease.take());
     }
 }
 
-/// The failure of a run that another process claims.
+/// The failure of a run that another process leases.
 pub fn busy(directory: &Path, holder: &Holder) -> Failure {
     let who = if holder.process == 0 {
         "another process".to_owned()
     } else {
         holder.who()
     };
-    let patience = Duration::from_millis(holder.interval_ms) * claim::PATIENCE;
+    let patience = Duration::from_millis(holder.interval_ms) * lease::PATIENCE;
     let message = format!(
-        "{} is claimed by {who}\n  = note: a claim without a heartbeat for {} s is taken over",
+        "{} is leased by {who}\n  = note: a lease without a heartbeat for {} s is taken over",
         directory.display(),
         patience.as_secs().max(1)
     );

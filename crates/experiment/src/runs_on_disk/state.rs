@@ -7,7 +7,7 @@ use crate::spec::Job;
 use results::StoreError;
 use results::record::{Divergence, RunStatus};
 use rundir::steplog::LOG_FILE;
-use rundir::{checkpoint, claim, lock};
+use rundir::{checkpoint, lease, lock};
 use serde::Serialize;
 use std::fmt;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -80,10 +80,10 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
         return (state, steps, note);
     }
     // A run that is held is running, whatever an earlier process left behind.
-    let claimed = claim::held_elsewhere(run).map(|holder| holder.who());
+    let leased = lease::held_elsewhere(run).map(|holder| holder.who());
     if let Some(holder) = lock::holder(run)
         .map(|holder| holder.to_string())
-        .or(claimed)
+        .or(leased)
     {
         let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
         return (RunState::Running, step, Some(holder));

@@ -50,7 +50,7 @@ Sweeps on a cluster need hard links that exclude; file locks that do are a secon
 /// # Errors
 ///
 /// [`Exit::Resources`] if the directory cannot be written, the others are not seen in it, or two
-/// processes got the same claim.
+/// processes got the same lease.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let env: Env<'_> = &environment;
     let of = |name| env(name).and_then(|value| value.parse::<u16>().ok());
@@ -264,10 +264,10 @@ impl Party {
         let both = self.all.iter().any(|who| self.file("both", who).exists());
         Ok(match held {
             Some(Err(std::fs::TryLockError::Error(error))) => {
-                format!("none ({error}); claims by hard links stand in for them")
+                format!("none ({error}); leases by hard links stand in for them")
             }
             _ if both => {
-                "DO NOT exclude processes of two nodes; claims by hard links stand in for them"
+                "DO NOT exclude processes of two nodes; leases by hard links stand in for them"
                     .to_owned()
             }
             _ => "exclude".to_owned(),

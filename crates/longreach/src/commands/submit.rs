@@ -73,7 +73,7 @@ pub struct Args {
     /// Skip, and record as skipped, lengths whose estimated memory exceeds this per process
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
-    /// Seconds between two heartbeats of a claim; three missed ones end it
+    /// Seconds between two heartbeats of a lease; three missed ones end it
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
     heartbeat: u16,
     /// Count the runs of these files as done, as `run --recorded` does

@@ -59,9 +59,9 @@ pub struct Args {
     /// process ends
     #[arg(long, hide = true)]
     stop_with_parent: bool,
-    /// A claim of the sweep that started this process, under which a run is
+    /// A lease of the sweep that started this process, under which a run is
     #[arg(long, hide = true, value_name = "NONCE")]
-    claimed: Vec<String>,
+    leased: Vec<String>,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -101,8 +101,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if arguments.stop_with_parent {
         signals::stop_with_parent()?;
     }
-    for nonce in &arguments.claimed {
-        rundir::claim::adopt(nonce);
+    for nonce in &arguments.leased {
+        rundir::lease::adopt(nonce);
     }
     let how = How {
         device: arguments.device.clone(),

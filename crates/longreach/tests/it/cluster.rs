@@ -179,7 +179,7 @@ fn tasks_write_the_records_of_a_sweep_on_one_machine() {
 }
 
 #[test]
-fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_claim() {
+fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_lease() {
     let sweep = Sweep::with(TINY);
     let arguments = ["--runs-per-task", "4", "--runs-per-worker", "2"];
     exits(&sweep.submit("parallel", &arguments), 0);
@@ -193,7 +193,7 @@ fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_claim() {
             let read = |run: &Path| std::fs::read(run.join(name)).unwrap();
             assert_eq!(read(&run), read(&plain), "{name} of {}", run.display());
         }
-        assert!(!run.join("claim").exists());
+        assert!(!run.join("lease").exists());
     }
     for what in ["start", "done"] {
         let event = format!("\"event\":\"{what}\"");
@@ -608,30 +608,30 @@ fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
     );
 }
 
-/// A claim as a process of another machine would leave it, without a heartbeat.
-fn silent_claim(run: &Path, interval_ms: u64) {
+/// A lease as a process of another machine would leave it, without a heartbeat.
+fn silent_lease(run: &Path, interval_ms: u64) {
     std::fs::create_dir_all(run).unwrap();
-    let claim = format!(
+    let lease = format!(
         r#"{{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
         "since":1,"interval_ms":{interval_ms},"beat":3}}"#
     );
-    std::fs::write(run.join("claim"), claim).unwrap();
+    std::fs::write(run.join("lease"), lease).unwrap();
 }
 
 #[test]
-fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
+fn a_lease_without_heartbeats_is_taken_over_and_others_are_respected() {
     let sweep = Sweep::submitted();
     let run = &sweep.runs()[0];
-    // `status` cannot wait for a heartbeat: a claim that was written just now may be alive.
-    silent_claim(run, 600_000);
+    // `status` cannot wait for a heartbeat: a lease that was written just now may be alive.
+    silent_lease(run, 600_000);
     assert!(sweep.counts().contains("1 running"), "{}", sweep.counts());
-    silent_claim(run, 200);
+    silent_lease(run, 200);
     for task in ["0", "1"] {
         let output = sweep.task(task);
         exits(&output, 0);
     }
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
-    assert!(!run.join("claim").exists());
+    assert!(!run.join("lease").exists());
     // A local command respects it as well, and says whose it is.
     let fresh = Sweep::submitted();
     let run = &fresh.runs()[0];
@@ -641,11 +641,11 @@ fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
         .runs()
         .join("tiny")
         .join(run.file_name().unwrap());
-    silent_claim(&plain, 200);
+    silent_lease(&plain, 200);
     let worker = bare().arg("worker").arg(&plain).output().unwrap();
     exits(&worker, 4);
     assert!(
-        stderr(&worker).contains("claimed by process 12 on node9"),
+        stderr(&worker).contains("leased by process 12 on node9"),
         "{}",
         stderr(&worker)
     );

@@ -88,7 +88,7 @@ fn of_submissions_at_the_same_time_one_is_written() {
             stderr(output)
         );
     }
-    assert!(!sweep.out.join("claim").exists());
+    assert!(!sweep.out.join("lease").exists());
     for task in ["0", "1", "2", "3"] {
         let done = sweep.worker(&["--task", task]).output().unwrap();
         exits(&done, 0);
@@ -99,9 +99,9 @@ fn of_submissions_at_the_same_time_one_is_written() {
     let watch = watch.args(["status", "--watch"]).arg(&sweep.out);
     assert!(stdout(&watch.output().unwrap()).contains("4 done"));
     // What a killed one on another machine left behind does not block for ever.
-    let claim = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
+    let lease = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
         "since":1,"interval_ms":200,"beat":3}"#;
-    std::fs::write(sweep.out.join("claim"), claim).unwrap();
+    std::fs::write(sweep.out.join("lease"), lease).unwrap();
     let mut again = bare();
     again.args(["submit", "--again"]).arg(&sweep.out);
     exits(&again.output().unwrap(), 0);

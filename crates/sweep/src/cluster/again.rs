@@ -4,7 +4,7 @@
 use crate::cluster::directory::{AGAIN_DIR, Submission, hash_of};
 use crate::cluster::manifest::{self, Task};
 use crate::cluster::states::{States, gather};
-use experiment::runs_on_disk::hold::LiveClaim;
+use experiment::runs_on_disk::hold::LiveLease;
 use experiment::runs_on_disk::state::RunState;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub fn again(
     if !as_submitted {
         check_config(submission)?;
     }
-    let _claim = LiveClaim::for_a_moment(directory)?;
+    let _lease = LiveLease::for_a_moment(directory)?;
     let states = gather(directory, submission)?;
     let selected: BTreeSet<&str> = states
         .runs

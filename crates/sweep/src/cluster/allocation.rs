@@ -147,7 +147,7 @@ pub fn job(env: Env<'_>) -> String {
     slurm().unwrap_or_default()
 }
 
-/// Who this task is in claims.
+/// Who this task is in leases.
 pub fn identity(how: &TaskHow, env: Env<'_>) -> Identity {
     Identity {
         node: node(env),

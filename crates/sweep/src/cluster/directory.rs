@@ -106,7 +106,7 @@ pub struct TaskHow {
     pub time_secs: u64,
     /// Seconds before the end of that time at which the engine asks a task to stop.
     pub lead_secs: u64,
-    /// Milliseconds between two heartbeats of a claim.
+    /// Milliseconds between two heartbeats of a lease.
     pub heartbeat_ms: u64,
     /// Options for the engine, as they were given.
     pub engine_options: Vec<String>,

@@ -3,8 +3,8 @@
 //! --again` read them from.
 //!
 //! Every run has one state, decided in an order that no moment contradicts: a worker writes the
-//! record before it gives up its claim, and the end of a run is written as an event before that. So
-//! whoever finds no claim looks for both again.
+//! record before it gives up its lease, and the end of a run is written as an event before that. So
+//! whoever finds no lease looks for both again.
 
 use crate::cluster::directory::Submission;
 use crate::cluster::events::{self, Last, What};
@@ -12,7 +12,7 @@ use crate::cluster::manifest::{Brief, briefs};
 use experiment::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
 use experiment::runs_on_disk::state::{RunState, last_step};
 use results::record::RunStatus;
-use rundir::claim::{self, Holder};
+use rundir::lease::{self, Holder};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock, scratch};
 use serde::Serialize;
@@ -170,28 +170,28 @@ impl Look<'_> {
         }
     }
 
-    /// Who runs it: by a claim whose heart beats, or by a lock on this machine.
+    /// Who runs it: by a lease whose heart beats, or by a lock on this machine.
     fn runner(&self, run: &Path) -> Option<String> {
-        match claim::holder(run) {
+        match lease::holder(run) {
             Some(holder) if self.beats(run, &holder) => Some(holder.who()),
             _ => lock::holder(run).map(|holder| holder.to_string()),
         }
     }
 
-    /// Whether a claim is alive as far as one look can tell. Its process decides where it can be
+    /// Whether a lease is alive as far as one look can tell. Its process decides where it can be
     /// seen; elsewhere the age of its file, by the clock of the file system.
     fn beats(&self, run: &Path, holder: &Holder) -> bool {
-        if claim::has_ended(holder) {
+        if lease::has_ended(holder) {
             return false;
         }
-        if claim::is_visible(holder) {
+        if lease::is_visible(holder) {
             return true;
         }
         let written = run
-            .join(claim::CLAIM_FILE)
+            .join(lease::LEASE_FILE)
             .metadata()
             .and_then(|found| found.modified());
-        let patience = Duration::from_millis(holder.interval_ms) * claim::PATIENCE;
+        let patience = Duration::from_millis(holder.interval_ms) * lease::PATIENCE;
         written.is_ok_and(|written| {
             self.now
                 .duration_since(written)

@@ -11,7 +11,7 @@ use crate::cluster::pack::{PerTask, pack};
 use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use experiment::plan::memory::Memory;
 use experiment::plan::planner::Plan;
-use experiment::runs_on_disk::hold::LiveClaim;
+use experiment::runs_on_disk::hold::LiveLease;
 use experiment::runs_on_disk::kept_configs;
 use experiment::runs_on_disk::recorded::Recorded;
 use rundir::Disk;
@@ -91,7 +91,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     disk.probe(&out)
         .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
     // If two `submit` start at the same time, the second one fails and names the first.
-    let _claim = LiveClaim::for_a_moment(&out)?;
+    let _lease = LiveLease::for_a_moment(&out)?;
     refuse_second(&out)?;
     notes.extend(recorded.copy(disk, plan, &out.join(RUNS_DIR))?);
     let facts = Facts {

@@ -1,4 +1,4 @@
-//! Tests of claims.
+//! Tests of leases.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn here() -> Holder {
     Holder::here("n1", "7_3", Duration::from_millis(100))
 }
 
-/// A claim as a process of another machine would make it.
+/// A lease as a process of another machine would make it.
 fn elsewhere() -> Holder {
     Holder {
         kernel: "another boot".to_owned(),
@@ -18,7 +18,7 @@ fn elsewhere() -> Holder {
 }
 
 #[test]
-fn one_of_many_gets_a_claim_and_leaves_no_file() {
+fn one_of_many_gets_a_lease_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     let wins: usize = std::thread::scope(|scope| {
@@ -35,24 +35,24 @@ fn one_of_many_gets_a_claim_and_leaves_no_file() {
 }
 
 #[test]
-fn a_claim_names_its_holder_and_ends_with_it() {
+fn a_lease_names_its_holder_and_ends_with_it() {
     let directory = tempfile::tempdir().unwrap();
-    let claim = take(directory.path(), here(), None).unwrap();
+    let lease = take(directory.path(), here(), None).unwrap();
     let found = holder(directory.path()).unwrap();
     assert_eq!(
         found.who(),
         format!("process {} on n1, job 7_3", std::process::id())
     );
-    assert!(claim.beat() && claim.beat());
+    assert!(lease.beat() && lease.beat());
     assert_eq!(holder(directory.path()).unwrap().beat, 2);
     assert_eq!(held_elsewhere(directory.path()), None);
-    drop(claim);
+    drop(lease);
     assert_eq!(holder(directory.path()), None);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_claim_is_dead_when_its_counter_stands_still_for_three_intervals() {
+fn a_lease_is_dead_when_its_counter_stands_still_for_three_intervals() {
     let (mut sight, start) = (Sight::default(), Instant::now());
     let at = |millis| start + Duration::from_millis(millis);
     let mut other = elsewhere();
@@ -62,7 +62,7 @@ fn a_claim_is_dead_when_its_counter_stands_still_for_three_intervals() {
     assert!(!sight.dead_at(&other, at(400)));
     assert!(!sight.dead_at(&other, at(700)));
     assert!(sight.dead_at(&other, at(701)));
-    // Another claim has another counter, and starts anew.
+    // Another lease has another counter, and starts anew.
     assert!(!sight.dead_at(&elsewhere(), at(800)));
 }
 
@@ -90,7 +90,7 @@ fn a_process_of_this_machine_that_ended_is_dead_at_once() {
 }
 
 #[test]
-fn of_many_that_see_a_dead_claim_one_replaces_it_and_the_old_holder_notices() {
+fn of_many_that_see_a_dead_lease_one_replaces_it_and_the_old_holder_notices() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     let old = take(place, elsewhere(), None).unwrap();
@@ -102,12 +102,12 @@ fn of_many_that_see_a_dead_claim_one_replaces_it_and_the_old_holder_notices() {
                 scope.spawn(move || take(place, here(), Some(dead)).ok())
             })
             .collect();
-        let claims: Vec<_> = threads
+        let leases: Vec<_> = threads
             .into_iter()
             .filter_map(|thread| thread.join().unwrap())
             .collect();
-        let count = claims.len();
-        claims.into_iter().for_each(std::mem::forget);
+        let count = leases.len();
+        leases.into_iter().for_each(std::mem::forget);
         count
     });
     assert_eq!(wins, 1);
@@ -120,41 +120,41 @@ fn of_many_that_see_a_dead_claim_one_replaces_it_and_the_old_holder_notices() {
 }
 
 #[test]
-fn a_claim_that_is_alive_is_not_replaced() {
+fn a_lease_that_is_alive_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
-    let claim = take(directory.path(), elsewhere(), None).unwrap();
+    let lease = take(directory.path(), elsewhere(), None).unwrap();
     let Err(Taken::By(other)) = take(directory.path(), here(), Some(&here())) else {
         panic!("it was taken");
     };
     assert_eq!(other.host, "node9");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-    drop(claim);
+    drop(lease);
 }
 
 #[test]
-fn a_claim_that_says_nothing_is_held_by_somebody() {
+fn a_lease_that_says_nothing_is_held_by_somebody() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join(CLAIM_FILE), "{").unwrap();
+    std::fs::write(directory.path().join(LEASE_FILE), "{").unwrap();
     let found = held_elsewhere(directory.path()).unwrap();
     let mut sight = Sight::default();
     assert!(!sight.dead(&found));
     let later = Instant::now() + HEARTBEAT * PATIENCE + Duration::from_secs(1);
     assert!(sight.dead_at(&found, later));
-    let claim = take(directory.path(), here(), Some(&found)).unwrap();
-    assert!(claim.beat());
+    let lease = take(directory.path(), here(), Some(&found)).unwrap();
+    assert!(lease.beat());
 }
 
 #[test]
-fn what_killed_claimants_left_is_removed_after_a_day() {
+fn what_killed_holders_left_is_removed_after_a_day() {
     let directory = tempfile::tempdir().unwrap();
     let [old, young] = ["aaaa", "bbbb"].map(|nonce| {
-        let path = directory.path().join(format!(".{CLAIM_FILE}.{nonce}.new"));
+        let path = directory.path().join(format!(".{LEASE_FILE}.{nonce}.new"));
         std::fs::write(&path, "{}").unwrap();
         path
     });
     let file = File::options().write(true).open(&old).unwrap();
     let then = SystemTime::now() - Duration::from_secs(90_000);
     file.set_modified(then).unwrap();
-    let claim = take(directory.path(), here(), None).unwrap();
-    assert!(!old.exists() && young.exists() && claim.beat());
+    let lease = take(directory.path(), here(), None).unwrap();
+    assert!(!old.exists() && young.exists() && lease.beat());
 }

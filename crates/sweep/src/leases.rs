@@ -1,26 +1,26 @@
-//! The claims of a sweep: whether a run needs one, and when that of another process has died.
+//! The leases of a sweep: whether a run needs one, and when that of another process has died.
 
 use crate::options::Share;
-use experiment::runs_on_disk::hold::{Identity, LiveClaim, busy};
-use rundir::claim::{self, Holder, Sight};
+use experiment::runs_on_disk::hold::{Identity, LiveLease, busy};
+use rundir::lease::{self, Holder, Sight};
 use rundir::lock;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::exit::Failure;
 
-/// Claims a run, if the sweep claims its runs or the file system has no locks. `sight` remembers
-/// what was seen of the claim of another process.
+/// Leases a run, if the sweep leases its runs or the file system has no locks. `sight` remembers
+/// what was seen of the lease of another process.
 ///
 /// # Errors
 ///
 /// [`Exit::Busy`](support::exit::Exit::Busy) if another process holds the run,
-/// [`Exit::Resources`](support::exit::Exit::Resources) if it cannot be claimed.
+/// [`Exit::Resources`](support::exit::Exit::Resources) if it cannot be leased.
 pub fn take(
     directory: &Path,
     share: &Share,
     sight: &mut Sight,
-) -> Result<Option<LiveClaim>, Failure> {
-    let other = claim::holder(directory);
+) -> Result<Option<LiveLease>, Failure> {
+    let other = lease::holder(directory);
     let dead = match other {
         Some(holder) if sight.dead(&holder) && !is_listed(&holder, share) => Some(holder),
         Some(holder) => return Err(busy(directory, &holder)),
@@ -31,7 +31,7 @@ pub fn take(
         None if dead.is_some() || !has_locks(directory) => Identity::default(),
         None => return Ok(None),
     };
-    LiveClaim::take(directory, &identity, dead.as_ref()).map(Some)
+    LiveLease::take(directory, &identity, dead.as_ref()).map(Some)
 }
 
 /// Whether the file system of a run has locks; that another process holds this one says it has.
@@ -42,7 +42,7 @@ pub fn has_locks(directory: &Path) -> bool {
     }
 }
 
-/// Whether Slurm, asked on this machine, says that the job of a silent claim is running. That it
+/// Whether Slurm, asked on this machine, says that the job of a silent lease is running. That it
 /// cannot say, because it is not there or its controller is down, is no answer: then the silence
 /// decides.
 fn is_listed(holder: &Holder, share: &Share) -> bool {
@@ -51,7 +51,7 @@ fn is_listed(holder: &Holder, share: &Share) -> bool {
         .as_ref()
         .map(|identity| identity.job.as_str());
     // A job that was requeued has its old id: what is listed is this process.
-    if holder.job.is_empty() || own == Some(holder.job.as_str()) || claim::has_ended(holder) {
+    if holder.job.is_empty() || own == Some(holder.job.as_str()) || lease::has_ended(holder) {
         return false;
     }
     let asked = Command::new("squeue")

@@ -1,14 +1,14 @@
 //! One process per run where file locks do not reach other machines: a hard link with heartbeats.
 //!
-//! A process writes a file under a unique name and links it as `claim`. The file system grants one
+//! A process writes a file under a unique name and links it as `lease`. The file system grants one
 //! link of that name, on NFS and Lustre too. The holder writes a counter into its own file every
 //! [`HEARTBEAT`]; never by name, so that a holder that was taken for dead cannot overwrite the
-//! claim of its successor. Claims are not data: none is synced, and a lost one costs a wait.
+//! lease of its successor. Leases are not data: none is synced, and a lost one costs a wait.
 //!
-//! A claim is taken over in two cases only ([`Sight::dead`]): its process was on this machine and
+//! A lease is taken over in two cases only ([`Sight::dead`]): its process was on this machine and
 //! has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
 //! observer. Clocks of two machines are never compared. Who takes over links a second file, named
-//! after the dead claim, so that of several observers one replaces it.
+//! after the dead lease, so that of several observers one replaces it.
 
 use crate::lock;
 use crate::process::{kernel, started, word};
@@ -21,25 +21,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The name that one process per directory can have a link under.
-pub const CLAIM_FILE: &str = "claim";
+pub const LEASE_FILE: &str = "lease";
 /// Time between two heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Heartbeats that a holder may miss.
 pub const PATIENCE: u32 = 3;
-/// Largest claim that is read.
+/// Largest lease that is read.
 const MAX_BYTES: u64 = 1 << 12;
 
-/// Nonces of the claims of this process, and of the claim of the sweep that started it.
+/// Nonces of the leases of this process, and of the lease of the sweep that started it.
 static OURS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn ours() -> MutexGuard<'static, BTreeSet<String>> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who claims a run: the text of a claim.
+/// Who leases a run: the text of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Different for every claim that was ever made.
+    /// Different for every lease that was ever made.
     pub nonce: String,
     /// The host.
     pub host: String,
@@ -113,7 +113,7 @@ impl Holder {
     }
 }
 
-/// Why a claim could not be made.
+/// Why a lease could not be made.
 #[derive(Debug)]
 pub enum Taken {
     /// Another process holds it.
@@ -122,22 +122,22 @@ pub enum Taken {
     Refused(io::Error),
 }
 
-/// A claim of this process, until it is dropped.
+/// A lease of this process, until it is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct Lease {
     directory: PathBuf,
     file: Mutex<File>,
     holder: Mutex<Holder>,
 }
 
-/// What is known of the claims of others: when their counters last changed, by this clock.
+/// What is known of the leases of others: when their counters last changed, by this clock.
 #[derive(Debug, Default)]
 pub struct Sight {
     seen: Option<(String, u64, Instant)>,
 }
 
 impl Sight {
-    /// Looks at a claim; whether it is dead by one of the two rules.
+    /// Looks at a lease; whether it is dead by one of the two rules.
     pub fn dead(&mut self, holder: &Holder) -> bool {
         self.dead_at(holder, Instant::now())
     }
@@ -159,9 +159,9 @@ impl Sight {
     }
 }
 
-/// The claim of a directory, if there is one. A claim that cannot be read is of an unknown process.
+/// The lease of a directory, if there is one. A lease that cannot be read is of an unknown process.
 pub fn holder(directory: &Path) -> Option<Holder> {
-    let path = directory.join(CLAIM_FILE);
+    let path = directory.join(LEASE_FILE);
     path.symlink_metadata().ok()?;
     let bytes = crate::read::bounded(&path, MAX_BYTES).ok();
     // It may be released between the two calls.
@@ -175,40 +175,40 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     }))
 }
 
-/// A claim of another process that is not known to have ended.
+/// A lease of another process that is not known to have ended.
 pub fn held_elsewhere(directory: &Path) -> Option<Holder> {
     let holder = holder(directory)?;
     (!ours().contains(&holder.nonce) && !holder.ended_here()).then_some(holder)
 }
 
-/// Whether a process on this machine made a claim and has ended.
+/// Whether a process on this machine made a lease and has ended.
 pub fn has_ended(holder: &Holder) -> bool {
     holder.ended_here()
 }
 
-/// Whether a directory is claimed by this process, or by the sweep that started it.
+/// Whether a directory is leased by this process, or by the sweep that started it.
 pub fn is_ours(directory: &Path) -> bool {
     holder(directory).is_some_and(|holder| ours().contains(&holder.nonce))
 }
 
-/// Whether the process of a claim can be seen from here, so that [`has_ended`] decides.
+/// Whether the process of a lease can be seen from here, so that [`has_ended`] decides.
 pub fn is_visible(holder: &Holder) -> bool {
     !holder.kernel.is_empty() && holder.kernel == kernel() && holder.ticks != 0
 }
 
-/// Declares the claim of the sweep that started this process to be its own.
+/// Declares the lease of the sweep that started this process to be its own.
 pub fn adopt(nonce: &str) {
     ours().insert(nonce.to_owned());
 }
 
-/// Claims a directory for this process. `dead` is a claim of another process that the caller has
+/// Leases a directory for this process. `dead` is a lease of another process that the caller has
 /// seen to be dead, which is replaced.
 ///
 /// # Errors
 ///
 /// If another process holds it, or no link can be made.
-pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Claim, Taken> {
-    let own = directory.join(format!(".{CLAIM_FILE}.{}.new", holder.nonce));
+pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Lease, Taken> {
+    let own = directory.join(format!(".{LEASE_FILE}.{}.new", holder.nonce));
     let made = || {
         let mut file = OpenOptions::new().create_new(true).write(true).open(&own)?;
         file.write_all(&holder.text()?)?;
@@ -222,7 +222,7 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<C
         }
     };
     remove_left(directory, &own);
-    let place = directory.join(CLAIM_FILE);
+    let place = directory.join(LEASE_FILE);
     let taken = match link(&own, &place) {
         Ok(true) => Ok(()),
         Ok(false) => match self::holder(directory) {
@@ -235,18 +235,18 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<C
         },
         Err(error) => Err(Taken::Refused(error)),
     };
-    // The claim is the file itself, under its other name.
+    // The lease is the file itself, under its other name.
     let _ = std::fs::remove_file(&own);
     taken?;
     ours().insert(holder.nonce.clone());
-    Ok(Claim {
+    Ok(Lease {
         directory: directory.to_owned(),
         file: Mutex::new(file),
         holder: Mutex::new(holder),
     })
 }
 
-/// Removes the files of processes that were killed while they claimed a directory: those a day
+/// Removes the files of processes that were killed while they leased a directory: those a day
 /// older than `own`, by the clock of the file system. Between making such a file and linking it a
 /// process has two operations to do.
 fn remove_left(directory: &Path, own: &Path) {
@@ -254,29 +254,29 @@ fn remove_left(directory: &Path, own: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let is_new = name.starts_with(&format!(".{CLAIM_FILE}.")) && name.ends_with(".new");
+        let is_new = name.starts_with(&format!(".{LEASE_FILE}.")) && name.ends_with(".new");
         if is_new && is_older(&entry.path(), own, DAY) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// Replaces a dead claim by the file `own`, unless another process is replacing it.
+/// Replaces a dead lease by the file `own`, unless another process is replacing it.
 fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(), Taken> {
     let end = ending(directory, &dead.nonce);
     if !link(own, &end).map_err(Taken::Refused)? {
         // Who holds this link has a few operations to do. One that died at it is passed over
-        // after as much patience as a claim gets, by its age on the file system's own clock.
+        // after as much patience as a lease gets, by its age on the file system's own clock.
         let patience = Duration::from_millis(dead.interval_ms).saturating_mul(PATIENCE);
         if is_older(&end, own, patience) {
             let _ = std::fs::remove_file(&end);
         }
         return Err(Taken::By(Box::new(dead.clone())));
     }
-    // Only the holder of this link may replace or remove the dead claim, but it may be gone.
+    // Only the holder of this link may replace or remove the dead lease, but it may be gone.
     let replaced = match holder(directory) {
         Some(found) if found.nonce == dead.nonce => {
-            std::fs::rename(own, directory.join(CLAIM_FILE)).map_err(Taken::Refused)
+            std::fs::rename(own, directory.join(LEASE_FILE)).map_err(Taken::Refused)
         }
         Some(found) => Err(Taken::By(Box::new(found))),
         None => Err(Taken::By(Box::new(dead.clone()))),
@@ -289,9 +289,9 @@ fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(
     }
 }
 
-/// The link that one process needs to end a claim.
+/// The link that one process needs to end a lease.
 fn ending(directory: &Path, nonce: &str) -> PathBuf {
-    directory.join(format!(".{CLAIM_FILE}.{nonce}.end"))
+    directory.join(format!(".{LEASE_FILE}.{nonce}.end"))
 }
 
 fn is_older(path: &Path, than: &Path, by: Duration) -> bool {
@@ -317,8 +317,8 @@ fn link(own: &Path, name: &Path) -> io::Result<bool> {
     }
 }
 
-impl Claim {
-    /// The nonce of this claim.
+impl Lease {
+    /// The nonce of this lease.
     pub fn nonce(&self) -> String {
         self.holder().nonce.clone()
     }
@@ -327,7 +327,7 @@ impl Claim {
         self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a heartbeat; false if the claim was lost to another process, whose run it is now.
+    /// Writes a heartbeat; false if the lease was lost to another process, whose run it is now.
     pub fn beat(&self) -> bool {
         let mut holder = self.holder();
         holder.beat += 1;
@@ -347,12 +347,12 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Lease {
     fn drop(&mut self) {
         let nonce = self.nonce();
-        let name = self.directory.join(CLAIM_FILE);
+        let name = self.directory.join(LEASE_FILE);
         let end = ending(&self.directory, &nonce);
-        // Where the link exists already, another process is taking this claim over.
+        // Where the link exists already, another process is taking this lease over.
         if std::fs::hard_link(&name, &end).is_ok() {
             if holder(&self.directory).is_some_and(|found| found.nonce == nonce) {
                 let _ = std::fs::remove_file(&name);
