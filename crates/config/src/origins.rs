@@ -134,7 +134,7 @@ impl Spot {
     }
 
     /// Deepest spot at or above `parts`, and how many parts it took to get there.
-    pub(super) fn walk(&self, parts: &[String]) -> (Found, &Self) {
+    pub(super) fn walk(&self, parts: &[String]) -> (Origin, &Self) {
         let (mut spot, mut argument, mut depth) = (self, self.argument.clone(), 0);
         for part in parts {
             let Some(child) = spot.children.get(part) else {
@@ -144,7 +144,7 @@ impl Spot {
             argument = child.argument.clone().or(argument);
             (spot, depth) = (child, depth + 1);
         }
-        let found = Found {
+        let found = Origin {
             exact: depth == parts.len(),
             depth,
             key: spot.key.clone(),
@@ -212,7 +212,7 @@ impl Spot {
 
 /// What is known about where a key came from.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Origin {
     /// Whether the key itself was written; otherwise the rest describes the nearest table above
     /// it.
     pub exact: bool,
@@ -266,7 +266,7 @@ impl Origins {
     }
 
     /// Origin of a key, or of the nearest table above it.
-    pub fn find(&self, path: &KeyPath) -> Found {
+    pub fn find(&self, path: &KeyPath) -> Origin {
         let axis = |patch: &Patch| Some((patch.axis.clone(), patch.number, patch.count));
         // A later axis may have set a key inside the value of an earlier one.
         for patch in self.patches.iter().rev() {
@@ -276,7 +276,7 @@ impl Origins {
                     .argument
                     .clone()
                     .or_else(|| spot.changed_element(found.exact));
-                return Found {
+                return Origin {
                     axis: axis(patch),
                     depth: found.depth + patch.path.parts().len(),
                     argument,
@@ -289,14 +289,14 @@ impl Origins {
             .argument
             .clone()
             .or_else(|| spot.changed_element(found.exact));
-        let found = Found { argument, ..found };
+        let found = Origin { argument, ..found };
         // A table that the file lacks may be there because an axis sets a key inside it.
         let inside = self
             .patches
             .iter()
             .find(|patch| !found.exact && patch.path.below(path).is_some());
         match inside {
-            Some(patch) => Found {
+            Some(patch) => Origin {
                 axis: axis(patch),
                 exact: true,
                 ..patch.spot.walk(&[]).0
@@ -306,17 +306,17 @@ impl Origins {
     }
 
     /// Place of a key's value.
-    pub fn value_place(&self, found: &Found) -> Place {
+    pub fn value_place(&self, found: &Origin) -> Place {
         self.place(found, found.value.as_ref().or(found.key.as_ref()))
     }
 
     /// Place of a key.
-    pub fn key_place(&self, found: &Found) -> Place {
+    pub fn key_place(&self, found: &Origin) -> Place {
         self.place(found, found.key.as_ref().or(found.value.as_ref()))
     }
 
     /// Place of a table: its header if it has one.
-    pub fn table_place(&self, found: &Found) -> Place {
+    pub fn table_place(&self, found: &Origin) -> Place {
         let header = found.value.as_ref().filter(|span| {
             self.document
                 .text
@@ -329,7 +329,7 @@ impl Origins {
         )
     }
 
-    fn place(&self, found: &Found, span: Option<&Range<usize>>) -> Place {
+    fn place(&self, found: &Origin, span: Option<&Range<usize>>) -> Place {
         match (&found.argument, span) {
             (Some(argument), _) => Place::CommandLine {
                 argument: argument.to_string(),

@@ -18,7 +18,7 @@ use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
 
 use super::labels::same;
 use super::origins::{Spot, convert_value};
-use super::source::{Deferred, Fixed, Override, Source, unusable, unusable_error};
+use super::source::{Deferred, FixedAxis, Override, Source, unusable, unusable_error};
 use super::zipped;
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -26,12 +26,18 @@ use toml::{Table, Value};
 impl Source {
     /// Applies one `key=value`; see the module's text for what wins over what.
     pub fn apply_override(&mut self, text: &str) -> Result<(), Diagnostic> {
+        self.apply_override_such_as(text, "train.steps=100")
+    }
+
+    /// As [`apply_override`](Self::apply_override), with another example for the error of a text
+    /// that is no override.
+    pub fn apply_override_such_as(&mut self, text: &str, example: &str) -> Result<(), Diagnostic> {
         let Override {
             text,
             mut path,
             value,
             ..
-        } = parse_override(text)?;
+        } = parse_override(text, example)?;
         // Whether the key lies inside the key of an axis.
         let mut covered = false;
         if path.parts().first().is_some_and(|first| first == AXES) {
@@ -133,7 +139,7 @@ impl Source {
         let at = [AXES.to_owned(), key.clone(), "0".to_owned()];
         Arc::make_mut(&mut self.origins.base).plant(&at, text);
         let from = self.overrides.len();
-        let fixed = Fixed {
+        let fixed = FixedAxis {
             values,
             index,
             from,
@@ -169,7 +175,8 @@ impl Source {
     }
 }
 
-fn parse_override(text: &str) -> Result<Override, Diagnostic> {
+fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
+    let example = format!("write key=value, such as {example}");
     let refuse = |problem: String, help: &str| {
         Err(Diagnostic::new(
             Place::CommandLine {
@@ -182,14 +189,11 @@ fn parse_override(text: &str) -> Result<Override, Diagnostic> {
     let Some((key, raw)) = split_argument(text) else {
         return refuse(
             "an override needs `=` between key and value".into(),
-            "write key=value, such as train.steps=100",
+            &example,
         );
     };
     if key.trim().is_empty() {
-        return refuse(
-            "an override needs a key before `=`".into(),
-            "write key=value, such as train.steps=100",
-        );
+        return refuse("an override needs a key before `=`".into(), &example);
     }
     let path = match KeyPath::parse(key) {
         Ok(path) => path,

@@ -46,7 +46,7 @@ pub(super) struct Override {
 /// An axis that an override fixed to one of its values. The run keeps the label that it has among
 /// all of them.
 #[derive(Clone, Debug)]
-pub(super) struct Fixed {
+pub(super) struct FixedAxis {
     /// The values as they were.
     pub(super) values: Vec<Value>,
     /// Which of them is left.
@@ -63,7 +63,7 @@ pub struct Source {
     pub(super) overrides: Vec<Override>,
     pub(super) deferred: Vec<Deferred>,
     /// By the key of the axis.
-    pub(super) fixed: BTreeMap<String, Fixed>,
+    pub(super) fixed: BTreeMap<String, FixedAxis>,
 }
 
 impl Source {

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use posenc::Encoding;
 use results::plot::{LinePlot, Series};
 use std::path::Path;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 
 /// Draws everything there is to see into `directory`; `command` is the second line of every figure.
 /// Returns the files written.

@@ -225,14 +225,7 @@ impl Command<'_> {
                 .iter()
                 .find_map(|prefix| text.strip_prefix(prefix))
                 .unwrap_or(text);
-            source.apply_override(bare).map_err(|mut error| {
-                // The example of the reader is a key of a training config.
-                error.help = error
-                    .help
-                    .take()
-                    .map(|help| help.replace("train.steps=100", "base=500000"));
-                error
-            })?;
+            source.apply_override_such_as(bare, "base=500000")?;
         }
         if source.get("kind").and_then(Value::as_str) != Some(kind) {
             let error = source.error(

@@ -1,8 +1,8 @@
 //! The command line: its commands, and how every one of them ends.
 
 use crate::commands::{
-    catalogue_page, check, compare, completions, config_show, docs, eval, export, export_rows,
-    gather, inspect, list, logs, new, probe, report, run, status, submit, verify, worker,
+    check, compare, completions, config_show, eval, export, export_rows, gather, inspect, list,
+    logs, new, probe, report, run, status, submit, verify, worker,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 use experiment::device::failures;
@@ -58,7 +58,6 @@ enum Command {
     Compare(compare::Args),
     Export(export::Args),
     Inspect(inspect::Args),
-    Catalogue(catalogue_page::Args),
     ExportRows(export_rows::Args),
     Status(status::Args),
     Logs(logs::Args),
@@ -66,8 +65,6 @@ enum Command {
     Verify(verify::Args),
     List(list::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Docs(docs::Args),
     Worker(worker::Args),
 }
 
@@ -136,7 +133,6 @@ fn computes(command: &Command) -> bool {
             | Command::Verify(_)
             | Command::Report(_)
             | Command::Compare(_)
-            | Command::Catalogue(_)
     )
 }
 
@@ -183,14 +179,12 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::ExportRows(arguments) => export_rows::run(&arguments),
-        Command::Catalogue(arguments) => catalogue_page::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Logs(arguments) => logs::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
-        Command::Docs(arguments) => docs::run::<Cli>(&arguments),
         Command::Worker(arguments) => worker::run(&arguments),
     }
 }

@@ -5,7 +5,7 @@
 //! [`HEARTBEAT`]; never by name, so that a holder that was taken for dead cannot overwrite the
 //! lease of its successor. Leases are not data: none is synced, and a lost one costs a wait.
 //!
-//! A lease is taken over in two cases only ([`Sight::dead`]): its process was on this machine and
+//! A lease is taken over in two cases only ([`Observation::dead`]): its process was on this machine and
 //! has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
 //! observer. Clocks of two machines are never compared. Who takes over links a second file, named
 //! after the dead lease, so that of several observers one replaces it.
@@ -115,7 +115,7 @@ impl Holder {
 
 /// Why a lease could not be made.
 #[derive(Debug)]
-pub enum Taken {
+pub enum NotTaken {
     /// Another process holds it.
     By(Box<Holder>),
     /// The directory cannot be written, or its file system has no hard links.
@@ -132,11 +132,11 @@ pub struct Lease {
 
 /// What is known of the leases of others: when their counters last changed, by this clock.
 #[derive(Debug, Default)]
-pub struct Sight {
+pub struct Observation {
     seen: Option<(String, u64, Instant)>,
 }
 
-impl Sight {
+impl Observation {
     /// Looks at a lease; whether it is dead by one of the two rules.
     pub fn dead(&mut self, holder: &Holder) -> bool {
         self.dead_at(holder, Instant::now())
@@ -207,7 +207,7 @@ pub fn adopt(nonce: &str) {
 /// # Errors
 ///
 /// If another process holds it, or no link can be made.
-pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Lease, Taken> {
+pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Lease, NotTaken> {
     let own = directory.join(format!(".{LEASE_FILE}.{}.new", holder.nonce));
     let made = || {
         let mut file = OpenOptions::new().create_new(true).write(true).open(&own)?;
@@ -218,7 +218,7 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<L
         Ok(file) => file,
         Err(error) => {
             let _ = std::fs::remove_file(&own);
-            return Err(Taken::Refused(error));
+            return Err(NotTaken::Refused(error));
         }
     };
     remove_left(directory, &own);
@@ -229,11 +229,11 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<L
             Some(other) if dead.is_some_and(|dead| dead.nonce == other.nonce) => {
                 replace(directory, &own, &other, &holder.nonce)
             }
-            Some(other) => Err(Taken::By(Box::new(other))),
+            Some(other) => Err(NotTaken::By(Box::new(other))),
             // Released meanwhile; the caller asks again.
-            None => Err(Taken::By(Box::default())),
+            None => Err(NotTaken::By(Box::default())),
         },
-        Err(error) => Err(Taken::Refused(error)),
+        Err(error) => Err(NotTaken::Refused(error)),
     };
     // The lease is the file itself, under its other name.
     let _ = std::fs::remove_file(&own);
@@ -262,30 +262,30 @@ fn remove_left(directory: &Path, own: &Path) {
 }
 
 /// Replaces a dead lease by the file `own`, unless another process is replacing it.
-fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(), Taken> {
+fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(), NotTaken> {
     let end = ending(directory, &dead.nonce);
-    if !link(own, &end).map_err(Taken::Refused)? {
+    if !link(own, &end).map_err(NotTaken::Refused)? {
         // Who holds this link has a few operations to do. One that died at it is passed over
         // after as much patience as a lease gets, by its age on the file system's own clock.
         let patience = Duration::from_millis(dead.interval_ms).saturating_mul(PATIENCE);
         if is_older(&end, own, patience) {
             let _ = std::fs::remove_file(&end);
         }
-        return Err(Taken::By(Box::new(dead.clone())));
+        return Err(NotTaken::By(Box::new(dead.clone())));
     }
     // Only the holder of this link may replace or remove the dead lease, but it may be gone.
     let replaced = match holder(directory) {
         Some(found) if found.nonce == dead.nonce => {
-            std::fs::rename(own, directory.join(LEASE_FILE)).map_err(Taken::Refused)
+            std::fs::rename(own, directory.join(LEASE_FILE)).map_err(NotTaken::Refused)
         }
-        Some(found) => Err(Taken::By(Box::new(found))),
-        None => Err(Taken::By(Box::new(dead.clone()))),
+        Some(found) => Err(NotTaken::By(Box::new(found))),
+        None => Err(NotTaken::By(Box::new(dead.clone()))),
     };
     let _ = std::fs::remove_file(&end);
     replaced?;
     match holder(directory) {
         Some(found) if found.nonce == nonce => Ok(()),
-        found => Err(Taken::By(Box::new(found.unwrap_or_default()))),
+        found => Err(NotTaken::By(Box::new(found.unwrap_or_default()))),
     }
 }
 

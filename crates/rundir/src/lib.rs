@@ -20,10 +20,10 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 pub mod checkpoint;
-pub mod lease;
 pub mod disk;
 #[cfg(all(unix, feature = "faults"))]
 pub mod fault;
+pub mod lease;
 pub mod lock;
 mod lock_table;
 pub mod process;

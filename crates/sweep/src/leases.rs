@@ -2,7 +2,7 @@
 
 use crate::options::Share;
 use experiment::runs_on_disk::hold::{Identity, LiveLease, busy};
-use rundir::lease::{self, Holder, Sight};
+use rundir::lease::{self, Holder, Observation};
 use rundir::lock;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use support::exit::Failure;
 pub fn take(
     directory: &Path,
     share: &Share,
-    sight: &mut Sight,
+    sight: &mut Observation,
 ) -> Result<Option<LiveLease>, Failure> {
     let other = lease::holder(directory);
     let dead = match other {

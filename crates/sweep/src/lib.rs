@@ -7,10 +7,10 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
-mod leases;
 pub mod cluster;
 mod display;
 pub mod journal;
+mod leases;
 pub mod live;
 pub mod options;
 pub mod prepare;
@@ -38,7 +38,7 @@ use support::exit::{Exit, Failure};
 use support::signals;
 use support::units::count;
 
-/// What became of a sweep.
+/// Outcome of a sweep.
 pub struct Outcome {
     /// Records of all runs that have one, in the order of the plan.
     pub records: Vec<RunRecord>,

@@ -52,7 +52,7 @@ impl Member<'_> {
 }
 
 /// What a worker is started with.
-pub struct Start<'a> {
+pub struct WorkerStart<'a> {
     /// Its runs.
     pub members: &'a [Member<'a>],
     /// How its sweep runs.
@@ -67,7 +67,7 @@ pub struct Start<'a> {
 /// events with the place of the run. Returns what became of each run: the failure of a worker is
 /// that of every run that it left without a record.
 pub fn watch(
-    start: &Start<'_>,
+    start: &WorkerStart<'_>,
     on_start: impl FnOnce(u32),
     on_event: impl FnMut(usize, Event),
 ) -> Vec<Result<(), Failure>> {
@@ -101,8 +101,8 @@ struct End {
 }
 
 impl End {
-    /// What became of one of the runs.
-    fn of(&self, place: usize, start: &Start<'_>) -> Result<(), Failure> {
+    /// Outcome of one of the runs.
+    fn of(&self, place: usize, start: &WorkerStart<'_>) -> Result<(), Failure> {
         let (member, is_alone) = (&start.members[place], start.members.len() == 1);
         if let Some(failure) = self.left.get(&place) {
             return Err(failure.clone());
@@ -131,7 +131,7 @@ impl End {
 }
 
 fn follow(
-    start: &Start<'_>,
+    start: &WorkerStart<'_>,
     on_start: impl FnOnce(u32),
     mut on_event: impl FnMut(usize, Event),
 ) -> Result<End, Failure> {
@@ -183,8 +183,8 @@ fn follow(
     })
 }
 
-fn command(start: &Start<'_>) -> Result<Command, Failure> {
-    let Start {
+fn command(start: &WorkerStart<'_>) -> Result<Command, Failure> {
+    let WorkerStart {
         members, options, ..
     } = start;
     let program = std::env::current_exe().map_err(|error| {

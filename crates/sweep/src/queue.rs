@@ -1,19 +1,19 @@
 //! The queue of a sweep: threads that each start one worker after the other, and the loop that
 //! draws their progress. Its items are groups of runs, each for one worker.
 
-use crate::leases;
 use crate::display::Display;
 use crate::journal::Journal;
+use crate::leases;
 use crate::options::Options;
 use crate::prepare::ensure_job;
-use crate::process::{Member, Start, threads_per_worker, watch};
+use crate::process::{Member, WorkerStart, threads_per_worker, watch};
 use crate::stalls::Stalls;
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::plan::together::Group;
 use experiment::run::protocol::Event;
 use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::hold::LiveLease;
-use rundir::lease::Sight;
+use rundir::lease::Observation;
 use rundir::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ enum Message {
     Ended(usize, Result<(), Failure>),
 }
 
-/// What became of a run, by index into the plan.
+/// Outcome of a run, by index into the plan.
 type Ended = (usize, Result<(), Failure>);
 
 /// The runs that have no worker yet, by index into the plan.
@@ -48,7 +48,7 @@ struct Queue<'a> {
     journal: &'a dyn Journal,
     waiting: Mutex<VecDeque<Group>>,
     /// What was seen of the leases of other processes.
-    sights: Mutex<BTreeMap<usize, Sight>>,
+    sights: Mutex<BTreeMap<usize, Observation>>,
 }
 
 /// Runs everything in `todo`; returns the runs that failed and the number that were never started.
@@ -228,7 +228,7 @@ impl Queue<'_> {
         if indices.is_empty() {
             return ended;
         }
-        let start = Start {
+        let start = WorkerStart {
             members: &members,
             options: self.options,
             threads: self.threads,
@@ -246,7 +246,7 @@ impl Queue<'_> {
         };
         let ends = watch(&start, on_start, on_event);
         for ((index, member), end) in indices.iter().zip(&members).zip(ends) {
-            // Told while the run is leased: whoever sees no lease finds the end written.
+            // Written before the lease is released, so a reader without a lease sees the end.
             self.journal.ended(member.run, &member.directory, &end);
             ended.push((*index, end));
         }
@@ -268,7 +268,7 @@ impl Queue<'_> {
         self.lock().push_back(group);
     }
 
-    /// Leases a run, if it needs a lease, and looks whether another process holds it.
+    /// Leases a run, if it needs a lease, and checks whether another process holds it.
     fn hold(&self, index: usize) -> Result<Member<'_>, Failure> {
         let run: &PlannedRun = &self.plan.runs[index];
         let directory = self.options.directory(run);

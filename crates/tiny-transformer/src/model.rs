@@ -211,7 +211,7 @@ impl<E: Module> Transformer<E> {
         )
     }
 
-    /// So many models with these parameters, around another encoding.
+    /// `groups` models with these parameters and another encoding.
     pub(crate) fn with_body<F: Module>(
         &self,
         (embedding, blocks, final_norm, head): Body,

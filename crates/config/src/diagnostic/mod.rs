@@ -22,7 +22,7 @@ pub use read::{deserialize, deserialize_at, known_keys, normalise, table_without
 pub use suggest::{closest, closest_first};
 
 use super::key_path::KeyPath;
-use super::origins::{Found, Origins};
+use super::origins::{Origin, Origins};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use support::exit::{Exit, Failure};
@@ -49,6 +49,8 @@ pub struct Parts {
     pub notes: Vec<String>,
     /// What to do.
     pub help: Option<String>,
+    /// Whether the help names the cause, so that no general hint replaces it.
+    pub is_help_exact: bool,
 }
 
 /// A user's mistake. Shown as several lines without a line end, the first without `error:`.
@@ -89,6 +91,7 @@ impl Diagnostic {
             allowed: None,
             notes: vec![],
             help: None,
+            is_help_exact: false,
         }))
     }
 
@@ -159,7 +162,13 @@ impl Diagnostic {
         self
     }
 
-    fn with_axis(self, found: &Found) -> Self {
+    /// Adds help that names the cause: no general hint replaces it.
+    pub fn with_exact_help(mut self, help: impl Into<String>) -> Self {
+        self.is_help_exact = true;
+        self.with_help(help)
+    }
+
+    fn with_axis(self, found: &Origin) -> Self {
         match &found.axis {
             Some((axis, number, count)) => {
                 self.with_note(format!("from axis `{axis}`, value {number} of {count}"))

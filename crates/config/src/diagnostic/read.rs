@@ -4,7 +4,7 @@
 use super::de::{ReadError, Reader};
 use super::{Diagnostic, Problem, TableName, closest, describe_value, quoted, type_name};
 use crate::key_path::{AXES, KeyPath};
-use crate::origins::{Found, Origins};
+use crate::origins::{Origin, Origins};
 use crate::value::{friendly, rewrite};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -189,20 +189,22 @@ impl Refusal<'_> {
         } else {
             known.join(", ")
         };
-        let help = self
-            .stale_kind(&above, &path)
-            .or_else(|| Some(format!("did you mean `{}`?", closest(name, &known)?)));
-        let help = help.or_else(|| self.uneven_axis(&above, &found));
+        let exact = self.stale_kind(&above, &path);
+        let near = || Some(format!("did you mean `{}`?", closest(name, &known)?));
+        let help = near().or_else(|| self.uneven_axis(&above, &found));
         let problem = Problem::UnknownKey {
             name: name.to_owned(),
             table: TableName::from(&above),
             known,
         };
-        Diagnostic::new(self.origins.key_place(&found), problem)
+        let error = Diagnostic::new(self.origins.key_place(&found), problem)
             .with_key(path.to_string())
             .with_allowed(list)
-            .with_axis(&found)
-            .with_help(help.unwrap_or_default())
+            .with_axis(&found);
+        match exact {
+            Some(help) => error.with_exact_help(help),
+            None => error.with_help(help.unwrap_or_default()),
+        }
     }
 
     /// A hint for a table whose only key set by an override or an axis is `kind`, so that other
@@ -231,7 +233,7 @@ impl Refusal<'_> {
     }
 
     /// A hint for an axis inside the tables of another one, some of which have no such key.
-    fn uneven_axis(&self, table: &KeyPath, key: &Found) -> Option<String> {
+    fn uneven_axis(&self, table: &KeyPath, key: &Origin) -> Option<String> {
         let (outer, ..) = self.origins.find(table).axis?;
         let (inner, ..) = key.axis.as_ref().filter(|(inner, ..)| *inner != outer)?;
         Some(format!(

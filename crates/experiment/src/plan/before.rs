@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// The run that a training starts from, as far as defaults depend on it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct StartingRun {
     /// Its longest training sequence, in tokens.
     pub seq_len: usize,
     /// The encoding that it ended with.
@@ -18,8 +18,8 @@ pub struct Start {
 }
 
 /// The lengths of a training and of the run that it starts from.
-pub(super) struct Before<'a> {
-    start: Option<&'a Start>,
+pub(super) struct TrainedBefore<'a> {
+    start: Option<&'a StartingRun>,
     /// Longest training sequence, in tokens.
     train_len: usize,
     /// The encoding of the stages that name none.
@@ -28,12 +28,12 @@ pub(super) struct Before<'a> {
     stages: Vec<Stage>,
 }
 
-impl<'a> Before<'a> {
+impl<'a> TrainedBefore<'a> {
     /// `train` with the stages as written.
     pub(super) fn new(
         train: &TrainSpec,
         written: &'a EncodingConfig,
-        start: Option<&'a Start>,
+        start: Option<&'a StartingRun>,
     ) -> Self {
         Self {
             start,

@@ -38,9 +38,7 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         } if key.to_string() == "seeds" => number_of_seeds(mistake.value.as_deref()),
         _ => None,
     };
-    // A hint at the override or the axis that is at fault knows more.
-    let knows = |help: &str| help.contains("set by an axis") || help.contains("sets `kind` only");
-    if mistake.help.as_deref().is_none_or(|help| !knows(help))
+    if !mistake.is_help_exact
         && let Some(hint) = hint
     {
         mistake.help = Some(hint);

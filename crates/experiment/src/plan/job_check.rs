@@ -5,7 +5,7 @@ use super::check::{check_lengths, check_names, check_tables};
 use super::eval::check_count;
 use super::resolve::{Described, describe};
 use super::sections::Experiment;
-use super::variant_rules::{Asked, Refusal, Trained};
+use super::variant_rules::{Refusal, Trained, VariantRequest};
 use crate::spec::JOB_FILE;
 use crate::spec::differences::{differences, shown};
 use crate::spec::{EvalSpec, Job, RunSpec, TRAINED, TrainSpec, VariantSpec};
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tasks::Task;
 
 /// A job read as the configuration that it is the plan of.
-pub struct Written {
+pub struct JobConfig {
     cell: Cell,
     experiment: Experiment,
 }
 
-impl Written {
+impl JobConfig {
     /// Reads and checks everything that can be checked without the task.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Written {
                     task,
                     test_lens: std::slice::from_ref(test_len),
                 };
-                let asked = Asked {
+                let asked = VariantRequest {
                     base: encoding.clone(),
                     before: None,
                     add: None,

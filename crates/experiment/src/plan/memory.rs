@@ -1,7 +1,7 @@
 //! How much memory a run needs, how much it took, and how much there is.
 
+mod cgroup;
 mod device;
-mod groups;
 mod limit;
 
 pub use limit::{DRIVER_BYTES, Memory, MemoryLimit};

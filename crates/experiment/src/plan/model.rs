@@ -1,6 +1,6 @@
 //! `[model]`: its keys as written, and what they make: sizes, the encoding, and where tokens stand.
 
-use super::before::Before;
+use super::before::TrainedBefore;
 use super::coordinates::{check_coordinates, check_shift};
 use super::ranges::refused;
 use crate::spec::Coordinates;
@@ -93,7 +93,7 @@ pub(super) fn resolve(
     written: &ModelSection,
     (pe_key, pe): &(String, EncodingConfig),
     transformer: TransformerConfig,
-    (train, before): (&TrainSpec, &Before<'_>),
+    (train, before): (&TrainSpec, &TrainedBefore<'_>),
     task: &dyn Task,
     test_lens: &[usize],
 ) -> Result<ModelSpec, Diagnostic> {

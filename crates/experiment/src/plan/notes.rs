@@ -12,12 +12,12 @@ use tasks::Task;
 /// Trained kinds that variants evaluate without, by variant and how to keep them; and variants that
 /// replace a scaling that was trained.
 #[derive(Default)]
-pub(super) struct Dropped(
+pub(super) struct DroppedEncodings(
     BTreeMap<(String, Option<String>), Vec<&'static str>>,
     BTreeSet<String>,
 );
 
-impl Dropped {
+impl DroppedEncodings {
     /// Notes what one variant evaluates without.
     pub(super) fn note(
         &mut self,

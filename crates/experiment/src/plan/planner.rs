@@ -5,7 +5,7 @@ use super::check::{check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
-use super::notes::{Dropped, unscaled_note};
+use super::notes::{DroppedEncodings, unscaled_note};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::select;
@@ -159,7 +159,7 @@ pub(super) struct Planner {
     /// Pairs of a run and a test so far.
     evaluations: usize,
     /// Trained kinds that variants evaluate without.
-    dropped: Dropped,
+    dropped: DroppedEncodings,
     /// What lengths that are left out mean, and where runs have no value; each note once.
     pub(super) unsupported: Vec<String>,
 }
@@ -187,7 +187,7 @@ impl Planner {
             ids: HashMap::new(),
             order: HashSet::new(),
             evaluations: 0,
-            dropped: Dropped::default(),
+            dropped: DroppedEncodings::default(),
             unsupported: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Training and model of a cell, checked and resolved: the same rules for a configuration and for a
 //! job that is read back as one.
 
-use super::before::{Before, Start};
+use super::before::{StartingRun, TrainedBefore};
 use super::model;
 use super::ranges::refused;
 use super::sections::Experiment;
@@ -34,7 +34,7 @@ pub(super) fn describe(
     cell: &Cell,
     written: &Experiment,
     task: &dyn Task,
-    start: Option<&Start>,
+    start: Option<&StartingRun>,
 ) -> Result<Described, Diagnostic> {
     let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
     model::check_sees_no_answer(cell, &transformer, task)?;
@@ -47,7 +47,7 @@ pub(super) fn describe(
     during.map_err(|error| refused(cell, "eval", &error))?;
     let test_lens = &written.eval.test_lens;
     let pe = stages::last_encoding(cell, written);
-    let before = Before::new(&train, &written.model.pe, start);
+    let before = TrainedBefore::new(&train, &written.model.pe, start);
     let model = model::resolve(
         cell,
         &written.model,

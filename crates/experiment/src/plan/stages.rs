@@ -1,7 +1,7 @@
 //! Positions and encodings of the stages of a training: defaults filled in, checked against the
 //! model, and which encoding a step trains.
 
-use super::before::Before;
+use super::before::TrainedBefore;
 use super::coordinates::{check_coordinates, check_shift};
 use super::model::{check_parameters, check_positions, check_reach, lengths, longest_test};
 use super::ranges::refused;
@@ -47,7 +47,7 @@ pub(super) fn last_encoding(cell: &Cell, written: &Experiment) -> (String, Encod
 /// The first that does not fit the model, the task, or a stage, at its key.
 pub(super) fn resolve(
     cell: &Cell,
-    (train, before): (&mut TrainSpec, &Before<'_>),
+    (train, before): (&mut TrainSpec, &TrainedBefore<'_>),
     written: &EncodingConfig,
     model: &ModelSpec,
     task: &dyn Task,

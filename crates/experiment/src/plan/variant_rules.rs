@@ -23,7 +23,7 @@ pub struct Trained<'a> {
 
 /// What is asked of it. Defaults that depend on lengths are not resolved yet.
 #[derive(Clone)]
-pub struct Asked {
+pub struct VariantRequest {
     /// The trained encoding, changed or replaced.
     pub base: EncodingConfig,
     /// What lengths that are left out of `base` mean, in tokens, where it has them from training;
@@ -59,7 +59,7 @@ impl Trained<'_> {
     /// The first rule broken, at the first length.
     pub fn resolve(
         &self,
-        asked: &Asked,
+        asked: &VariantRequest,
     ) -> Result<(Vec<EncodingConfig>, Vec<PositionsConfig>), Refusal> {
         let mut encodings = Vec::new();
         for test_len in self.test_lens {
@@ -72,8 +72,8 @@ impl Trained<'_> {
         Ok((encodings, all_positions))
     }
 
-    fn encoding(&self, asked: Asked, test_len: usize) -> Result<EncodingConfig, Refusal> {
-        let Asked {
+    fn encoding(&self, asked: VariantRequest, test_len: usize) -> Result<EncodingConfig, Refusal> {
+        let VariantRequest {
             mut base,
             before,
             add,
@@ -116,7 +116,7 @@ impl Trained<'_> {
 
     fn positions(
         &self,
-        asked: &Asked,
+        asked: &VariantRequest,
         encoding: &EncodingConfig,
         test_len: usize,
     ) -> Result<Option<PositionsConfig>, Refusal> {

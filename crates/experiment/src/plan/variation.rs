@@ -1,11 +1,11 @@
 //! `[[eval.variants]]`: the trained weights under changed encodings, at every test length.
 
 use super::check::check_name;
-use super::notes::Dropped;
+use super::notes::DroppedEncodings;
 use super::ranges::refused;
 use super::sections::VariantSection;
 use super::stages::last_encoding_key;
-use super::variant_rules::{Asked, Refusal, Trained};
+use super::variant_rules::{Refusal, Trained, VariantRequest};
 use super::variants::additions;
 use crate::spec::{TRAINED, VariantSpec};
 use config::axes::Cell;
@@ -39,7 +39,7 @@ impl Variants<'_> {
         &self,
         sections: &[VariantSection],
         names: &mut Vec<String>,
-        dropped: &mut Dropped,
+        dropped: &mut DroppedEncodings,
     ) -> Result<Vec<VariantSpec>, Diagnostic> {
         let pe = last_encoding_key(&self.cell.table).find(&self.cell.table);
         let pe = pe.and_then(Value::as_table).cloned().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Variants<'_> {
         let is_new = ["kind", "scaling"]
             .iter()
             .any(|key| section.set.contains_key(*key));
-        let asked = Asked {
+        let asked = VariantRequest {
             base,
             before: (!is_new).then_some(self.before),
             add: section.add.clone(),

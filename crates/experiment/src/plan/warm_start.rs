@@ -1,6 +1,6 @@
 //! `train.start_from`: the run whose weights a training starts from.
 
-use super::before::Start;
+use super::before::StartingRun;
 use super::sections::Experiment;
 use crate::spec::{Job, ModelSpec, WarmStart};
 use config::axes::Cell;
@@ -31,14 +31,14 @@ pub(super) fn start(
     cell: &Cell,
     written: &Experiment,
     (directory, runs): (&Path, RunsOfSeed),
-) -> Result<Option<Start>, Diagnostic> {
+) -> Result<Option<StartingRun>, Diagnostic> {
     let Some(place) = &written.train.start_from else {
         return Ok(None);
     };
-    let mut found: Option<Start> = None;
+    let mut found: Option<StartingRun> = None;
     for seed in &written.seeds {
         let (_, Job { spec, .. }, _) = recorded_run(cell, &directory.join(place), runs, *seed)?;
-        let own = Start {
+        let own = StartingRun {
             seq_len: spec.train.seq_len,
             pe: spec.model.pe,
         };

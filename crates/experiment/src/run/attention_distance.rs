@@ -15,7 +15,7 @@ use tiny_transformer::{Pass, Transformer};
 
 /// An encoding that also sums attention distances.
 #[derive(Module, Debug)]
-pub struct Watched {
+pub struct MeasuredEncoding {
     inner: Encoding,
     /// `[layer][head]`: sum over queries of the mean distance attended to.
     #[module(skip)]
@@ -27,7 +27,7 @@ struct PreparedWatched<'a> {
     sums: &'a Mutex<Vec<Vec<f64>>>,
 }
 
-impl PositionalEncoding for Watched {
+impl PositionalEncoding for MeasuredEncoding {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
@@ -113,7 +113,7 @@ impl Prepared for PreparedWatched<'_> {
 
 /// Sums of attention distances over many passes.
 pub struct Profile {
-    model: Transformer<Watched>,
+    model: Transformer<MeasuredEncoding>,
     queries: u64,
 }
 
@@ -121,7 +121,7 @@ impl Profile {
     /// Starts with a model under a wrapped encoding.
     pub fn new(model: Transformer, encoding: Encoding) -> Self {
         Self {
-            model: model.with_encoding(Watched {
+            model: model.with_encoding(MeasuredEncoding {
                 inner: encoding,
                 sums: Arc::default(),
             }),

@@ -9,8 +9,8 @@ use crate::run::parameters;
 use crate::run::protocol::{Event, How};
 use crate::run::record::{environment, spec_map, task_facts};
 use crate::run::step_scores::{self, Scorer, restored};
-use crate::run::train::{Start, Trained};
-use crate::run::watcher::{Watched, Watcher, origin};
+use crate::run::train::{Trained, TrainingStart};
+use crate::run::watcher::{WatchedTraining, Watcher, origin};
 use crate::runs_on_disk::files::{
     DIVERGED_FILE, INITIAL_WEIGHTS_FILE, TIMINGS_FILE, WEIGHTS_FILE, tidy, write_record,
 };
@@ -51,7 +51,7 @@ pub struct Run<'a> {
 }
 
 /// What the training of all runs of a process took.
-pub struct Taken {
+pub struct TrainingCost {
     /// How many they are.
     pub runs: usize,
     /// Seconds, without scores.
@@ -63,11 +63,11 @@ pub struct Taken {
 }
 
 /// A run that is ready to train.
-pub struct Begun<'a> {
+pub struct ReadyRun<'a> {
     /// The run.
     pub run: Run<'a>,
     /// Where it starts, until its training takes it.
-    pub start: Option<Start>,
+    pub start: Option<TrainingStart>,
     /// The step that it starts after.
     pub first: u64,
     /// Watches its training.
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
     ///
     /// [`Exit::Input`] if the weights to start from are not there, [`Exit::Resources`] if the
     /// directory cannot be written.
-    pub fn begin(self, memory_bytes: u64) -> Result<Begun<'a>, Failure> {
+    pub fn begin(self, memory_bytes: u64) -> Result<ReadyRun<'a>, Failure> {
         let mut timings = Timings {
             train_estimated_memory_bytes: memory_bytes,
             ..self.timings()
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
             needed,
         );
         let (start, log) = self.start(&initial, &mut scorer, &mut timings.notes)?;
-        let watched = Watched {
+        let watched = WatchedTraining {
             disk: self.disk,
             directory: self.directory,
             job: self.job,
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
             report: self.report,
         };
         let first = start.as_ref().map_or(0, |start| start.step);
-        Ok(Begun {
+        Ok(ReadyRun {
             run: self,
             start,
             first,
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         initial: &Weights,
         scorer: &mut Scorer<'_>,
         notes: &mut Vec<String>,
-    ) -> Result<(Option<Start>, StepLog<'a>), Failure> {
+    ) -> Result<(Option<TrainingStart>, StepLog<'a>), Failure> {
         let (disk, directory) = (self.disk, self.directory);
         let resume = |state: &checkpoint::State| {
             // The log last: it is cut only after every other check has passed.
@@ -204,15 +204,21 @@ impl<'a> Run<'a> {
             });
         }
         let Some((state, ((log, steps), scores))) = found.state else {
-            let given = self.job.spec.train.start_from.as_ref().map(|_| Start {
-                weights: initial.clone(),
-                ..Start::default()
-            });
+            let given = self
+                .job
+                .spec
+                .train
+                .start_from
+                .as_ref()
+                .map(|_| TrainingStart {
+                    weights: initial.clone(),
+                    ..TrainingStart::default()
+                });
             let log = StepLog::create(disk, directory).map_err(resources)?;
             return Ok((given, log));
         };
         scorer.resume(scores);
-        let start = Start {
+        let start = TrainingStart {
             step: state.step,
             // Until the score of this step is known to be taken.
             learned: false,
@@ -324,7 +330,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Begun<'_> {
+impl ReadyRun<'_> {
     /// Takes the scores of the step that training starts after, if a signal came between the two;
     /// false if there is one again.
     ///
@@ -356,7 +362,7 @@ impl Begun<'_> {
         self,
         mut trained: Trained,
         log_blake3: String,
-        taken: &Taken,
+        taken: &TrainingCost,
     ) -> Result<(), Failure> {
         let Self {
             run,

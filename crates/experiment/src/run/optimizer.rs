@@ -351,9 +351,9 @@ pub struct SquaredNorms {
 }
 
 impl SquaredNorms {
-    /// Those of the joined models of so many runs.
+    /// Squared gradient norms of the joined models, one for each of `runs` runs.
     pub fn new<M: Module>(models: &M, grads: &Gradients, runs: usize) -> Self {
-        let mut found = Found {
+        let mut found = FoundGradient {
             path: ParamPath::default(),
             grads,
             parameters: Vec::new(),
@@ -407,7 +407,7 @@ impl SquaredNorms {
     }
 }
 
-struct Found<'a> {
+struct FoundGradient<'a> {
     path: ParamPath,
     grads: &'a Gradients,
     parameters: Vec<(String, Option<usize>)>,
@@ -415,7 +415,7 @@ struct Found<'a> {
     of_one: Vec<Tensor<1>>,
 }
 
-impl ModuleVisitor for Found<'_> {
+impl ModuleVisitor for FoundGradient<'_> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }

@@ -17,7 +17,7 @@ pub type Models = Transformer<Members<Encoding>>;
 
 /// The state that training starts from: a checkpoint, or the weights of another run.
 #[derive(Default)]
-pub struct Start {
+pub struct TrainingStart {
     /// Steps applied.
     pub step: u64,
     /// Whether `train.stop` ended the training there.
@@ -44,7 +44,11 @@ impl Alone {
     /// # Errors
     ///
     /// [`Exit::Bug`](support::exit::Exit::Bug) if the encoding, which was checked, cannot be made.
-    pub fn new(spec: &RunSpec, start: Option<&Start>, device: &Device) -> Result<Self, Failure> {
+    pub fn new(
+        spec: &RunSpec,
+        start: Option<&TrainingStart>,
+        device: &Device,
+    ) -> Result<Self, Failure> {
         let adamw = spec.train.adamw.clone();
         let autodiff = device.clone().autodiff();
         let Some(start) = start else {

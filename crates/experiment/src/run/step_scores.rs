@@ -23,7 +23,7 @@ use tasks::Task;
 /// The scores of a training, its last step aside.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Taken {
+pub struct TrainingScores {
     /// Those of `eval.every`.
     pub scores: Vec<StepScores>,
     /// Those of `train.stop`.
@@ -44,7 +44,7 @@ pub struct Scorer<'a> {
     device: &'a Device,
     /// What is left for an evaluation beside the training.
     limit: MemoryLimit,
-    taken: Taken,
+    taken: TrainingScores,
     /// Time that the scores of this process took.
     pub spent: Duration,
     /// Largest resident memory of the training up to the latest scores.
@@ -70,14 +70,14 @@ impl<'a> Scorer<'a> {
             }),
             device,
             limit: limit.beside(training),
-            taken: Taken::default(),
+            taken: TrainingScores::default(),
             spent: Duration::ZERO,
             peak: None,
         }
     }
 
     /// Goes on after these scores, which [`restored`] read.
-    pub fn resume(&mut self, taken: Taken) {
+    pub fn resume(&mut self, taken: TrainingScores) {
         self.taken = taken;
     }
 
@@ -182,7 +182,7 @@ impl<'a> Scorer<'a> {
     }
 
     /// The scores of the training, its last step aside.
-    pub fn into_taken(self) -> Taken {
+    pub fn into_taken(self) -> TrainingScores {
         self.taken
     }
 }
@@ -198,17 +198,17 @@ fn is_scored(eval: &EvalSpec, step: u64) -> bool {
 ///
 /// If they are not those of every step to be scored up to the checkpoint; its own step may be
 /// missing.
-pub fn restored(spec: &RunSpec, state: &State) -> Result<Taken> {
+pub fn restored(spec: &RunSpec, state: &State) -> Result<TrainingScores> {
     let unreadable = "its scores cannot be read";
     let taken = match (&spec.train.stop, spec.eval.every) {
         (Some(_), _) => serde_json::from_slice(&state.scores).context(unreadable)?,
-        (None, Some(_)) => Taken {
+        (None, Some(_)) => TrainingScores {
             scores: serde_json::from_slice(&state.scores).context(unreadable)?,
-            ..Taken::default()
+            ..TrainingScores::default()
         },
         (None, None) => {
             ensure!(state.scores.is_empty(), "it has scores, and none are taken");
-            return Ok(Taken::default());
+            return Ok(TrainingScores::default());
         }
     };
     let last = state.step.min(spec.train.steps - 1);

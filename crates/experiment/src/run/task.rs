@@ -1,6 +1,6 @@
 //! The task of a job, with the text that the job was planned with.
 
-use crate::plan::job_check::Written;
+use crate::plan::job_check::JobConfig;
 use crate::plan::surroundings::Surroundings;
 use crate::spec::Job;
 use config::diagnostic::Diagnostic;
@@ -23,7 +23,7 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
     let spec = &job.spec;
     let refused = |error| refused(job, error);
     // First: what follows relies on these bounds.
-    let written = Written::of(job).map_err(refused)?;
+    let written = JobConfig::of(job).map_err(refused)?;
     let task = built(job, test_lens, spec.eval.rows)?;
     written.check(job, task.as_ref()).map_err(refused)?;
     Ok(task)
@@ -105,7 +105,7 @@ pub fn shared_task(
         && spec.eval.rows == its.eval.rows
         && spec.model.transformer.mask == its.model.transformer.mask;
     let checked = || {
-        let written = Written::of(job)?;
+        let written = JobConfig::of(job)?;
         written.check(job, task.as_ref())?;
         Ok(task.clone())
     };

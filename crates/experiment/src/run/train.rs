@@ -4,7 +4,7 @@
 use crate::run::optimizer::{Rate, SquaredNorms};
 use crate::run::side_by_side::{Alone, Together};
 use crate::run::step::{StepBatch, first_not_finite, identity, losses, to_host};
-use crate::run::step_scores::Taken;
+use crate::run::step_scores::TrainingScores;
 use crate::spec::RunSpec;
 use burn::tensor::Device;
 use results::record::{CurvePoint, Divergence};
@@ -14,7 +14,7 @@ use support::exit::Failure;
 use tasks::{Batch, Task};
 use tiny_transformer::Transformer;
 
-pub use crate::run::side_by_side::Start;
+pub use crate::run::side_by_side::TrainingStart;
 pub use crate::run::step::{row_lengths, tokens};
 
 /// Most points of a stored loss curve.
@@ -31,7 +31,7 @@ pub struct Trained {
     /// Loss curve.
     pub curve: Vec<CurvePoint>,
     /// Scores that the watcher took.
-    pub scores: Taken,
+    pub scores: TrainingScores,
     /// Mean loss over the last tenth of the steps.
     pub final_loss_nats: Option<f64>,
     /// Set if training stopped early, with the batch it stopped at.
@@ -68,7 +68,7 @@ pub struct Member<'a> {
     /// Its task.
     pub task: &'a dyn Task,
     /// Where it starts; `None` draws its weights from its seed.
-    pub start: Option<Start>,
+    pub start: Option<TrainingStart>,
     /// Called after each of its steps.
     pub watch: Box<Watch<'a>>,
 }
@@ -82,7 +82,7 @@ pub fn train(
     spec: &RunSpec,
     task: &dyn Task,
     device: &Device,
-    start: Option<Start>,
+    start: Option<TrainingStart>,
     watch: &mut Watch<'_>,
 ) -> Result<Trained, Failure> {
     let member = Member {
@@ -217,7 +217,7 @@ impl<'a> Running<'a> {
             steps: self.losses.len() as u64,
             tokens: self.tokens,
             curve: thin(&self.losses),
-            scores: Taken::default(),
+            scores: TrainingScores::default(),
             final_loss_nats,
             diverged,
             stopped,
@@ -332,7 +332,7 @@ fn train_step(
     let norms: Vec<f64> = norms.collect();
     let rates = runs.iter().zip(&norms).map(|(run, norm)| run.rate(*norm));
     let rates: Vec<Rate> = rates.collect();
-    // What diverged is updated too, to no end: its state before the step was kept above.
+    // Diverged models are updated as well; their state before the step was kept above.
     let together = together.step(&mut grads, &rates);
     for (g, run) in runs.iter_mut().enumerate() {
         if ended.iter().any(|(diverged, ..)| *diverged == g) {

@@ -21,7 +21,7 @@ use tasks::Task;
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// A training to watch.
-pub struct Watched<'a> {
+pub struct WatchedTraining<'a> {
     /// Where the run is written.
     pub disk: &'a dyn Disk,
     /// Its directory.
@@ -38,7 +38,7 @@ pub struct Watched<'a> {
 
 /// Logs every step of a training, reports progress, takes scores and writes checkpoints.
 pub struct Watcher<'a> {
-    run: Watched<'a>,
+    run: WatchedTraining<'a>,
     log: StepLog<'a>,
     /// Takes the scores.
     pub scorer: Scorer<'a>,
@@ -54,7 +54,7 @@ pub struct Watcher<'a> {
 
 impl<'a> Watcher<'a> {
     /// A watcher of a training that goes on after step `first`.
-    pub fn new(run: Watched<'a>, log: StepLog<'a>, scorer: Scorer<'a>, first: u64) -> Self {
+    pub fn new(run: WatchedTraining<'a>, log: StepLog<'a>, scorer: Scorer<'a>, first: u64) -> Self {
         Self {
             facts: task_facts(&run.job.spec, run.task),
             origin: origin(&run.how.device),
@@ -160,7 +160,7 @@ impl<'a> Watcher<'a> {
             log_blake3,
             scores: self.scorer.to_bytes().map_err(Failure::bug)?,
         };
-        let Watched {
+        let WatchedTraining {
             disk,
             directory,
             job,

@@ -4,7 +4,7 @@
 use crate::device;
 use crate::plan::memory::{self, Memory, MemoryLimit, TaskSizes};
 use crate::plan::together::training_memory;
-use crate::run::member::{Begun, Run, Taken, stopped, stopped_after};
+use crate::run::member::{ReadyRun, Run, TrainingCost, stopped, stopped_after};
 use crate::run::protocol::{Event, How, report};
 use crate::run::task::{build_stop_task, build_task, shared_task, shares_stop_task};
 use crate::run::train::{Member, Snapshot, Trained, train_together};
@@ -59,14 +59,14 @@ fn run_reporting(
 ) -> Result<(), Failure> {
     signals::listen()?;
     signals::leave_within(LEAVE_WITHIN)?;
-    let mut left = Left {
+    let mut left = FailedRuns {
         is_alone: directories.len() == 1,
         report,
         first: None,
     };
-    let mut all: Vec<Held<'_>> = Vec::new();
+    let mut all: Vec<HeldRun<'_>> = Vec::new();
     for (place, directory) in directories.iter().enumerate() {
-        match Held::take(place, directory, &all) {
+        match HeldRun::take(place, directory, &all) {
             // Another sweep may have recorded it since this worker was started.
             Ok(held) if held.is_complete(how) => {}
             Ok(held) => all.push(held),
@@ -119,14 +119,14 @@ fn run_reporting(
 }
 
 /// The runs of a worker that have ended without a record.
-struct Left<'a> {
+struct FailedRuns<'a> {
     /// Whether there is one run: its failure is that of the worker.
     is_alone: bool,
     report: &'a dyn Fn(usize, &Event),
     first: Option<Failure>,
 }
 
-impl Left<'_> {
+impl FailedRuns<'_> {
     fn add(&mut self, place: usize, failure: Failure) {
         if !self.is_alone {
             let event = Event::Left {
@@ -144,7 +144,7 @@ impl Left<'_> {
 }
 
 /// A run that this process holds.
-struct Held<'a> {
+struct HeldRun<'a> {
     /// Its place among the directories.
     place: usize,
     directory: &'a Path,
@@ -157,8 +157,8 @@ struct Held<'a> {
     record: Option<RunRecord>,
 }
 
-impl<'a> Held<'a> {
-    fn take(place: usize, directory: &'a Path, others: &[Held<'_>]) -> Result<Self, Failure> {
+impl<'a> HeldRun<'a> {
+    fn take(place: usize, directory: &'a Path, others: &[HeldRun<'_>]) -> Result<Self, Failure> {
         let job = read_own_job(directory)?;
         let hold = take(rundir::system(), directory)?;
         check_record(directory)?;
@@ -215,7 +215,7 @@ fn train_and_evaluate(
     runs: Vec<(usize, Run<'_>)>,
     how: &How,
     device: &Device,
-    left: &mut Left<'_>,
+    left: &mut FailedRuns<'_>,
 ) -> Result<(), Failure> {
     if runs.is_empty() {
         return Ok(());
@@ -278,10 +278,10 @@ fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
 /// the way. Returns the hash of each log too. A run that a signal keeps from starting is taken out
 /// of `begun`.
 fn train(
-    begun: &mut Vec<(usize, Begun<'_>)>,
+    begun: &mut Vec<(usize, ReadyRun<'_>)>,
     (of, device): (Memory, &Device),
-    left: &mut Left<'_>,
-) -> Result<(Vec<(Trained, String)>, Taken), Failure> {
+    left: &mut FailedRuns<'_>,
+) -> Result<(Vec<(Trained, String)>, TrainingCost), Failure> {
     memory::forget_peak(of, device);
     let started = Instant::now();
     let mut ready = Vec::new();
@@ -318,7 +318,7 @@ fn train(
     let scorers = begun.iter().map(|(_, run)| &run.watcher.scorer);
     let scored: Duration = scorers.clone().map(|scorer| scorer.spent).sum();
     let peak = scorers.map(|scorer| scorer.peak).max().flatten();
-    let taken = Taken {
+    let taken = TrainingCost {
         runs: logged.len(),
         secs: started.elapsed().as_secs_f64() - scored.as_secs_f64(),
         tokens,

@@ -1,7 +1,7 @@
 //! A run that this process holds: by the lock of the operating system, and by a lease where that
 //! lock does not reach every process, as between the machines of a cluster.
 
-use rundir::lease::{self, Lease, Holder, Sight};
+use rundir::lease::{self, Holder, Lease, Observation};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ impl LiveLease {
     ) -> Result<Self, Failure> {
         let lease =
             lease::take(directory, identity.holder(), dead).map_err(|taken| match taken {
-                lease::Taken::By(holder) => busy(directory, &holder),
-                lease::Taken::Refused(error) => {
+                lease::NotTaken::By(holder) => busy(directory, &holder),
+                lease::NotTaken::Refused(error) => {
                     Failure::resources(format!("cannot lease {}: {error}", directory.display()))
                 }
             })?;
@@ -131,7 +131,7 @@ impl LiveLease {
             interval: MOMENT,
             ..Identity::default()
         };
-        let (mut sight, mut seen) = (Sight::default(), None);
+        let (mut sight, mut seen) = (Observation::default(), None);
         loop {
             let Some(holder) = lease::holder(directory) else {
                 return Self::take(directory, &identity, None);

@@ -18,7 +18,7 @@ const MAX_VISITED: usize = 20_000;
 const MAX_LISTED: usize = 10;
 
 /// A directory with records: runs, or a file of them.
-struct Place {
+struct RecordSource {
     directory: PathBuf,
     /// Directories of recorded runs in it.
     runs: usize,
@@ -82,8 +82,8 @@ pub fn is_experiment(directory: &Path) -> bool {
 
 /// Directories with records below a root, the nearest first, and whether all were visited.
 /// Links, hidden directories and the directories of runs are not entered.
-fn places(root: &Path) -> (Vec<Place>, bool) {
-    let (mut found, mut visited): (Vec<Place>, usize) = (Vec::new(), 0);
+fn places(root: &Path) -> (Vec<RecordSource>, bool) {
+    let (mut found, mut visited): (Vec<RecordSource>, usize) = (Vec::new(), 0);
     let mut queue = VecDeque::from([(root.to_owned(), 0)]);
     // A run itself: nothing lies deeper.
     if root.join(RECORD_FILE).is_file() {
@@ -100,7 +100,7 @@ fn places(root: &Path) -> (Vec<Place>, bool) {
             .into_iter()
             .partition(|path| path.join(RECORD_FILE).is_file());
         if !runs.is_empty() || directory.join(JSONL_FILE).is_file() {
-            found.push(Place {
+            found.push(RecordSource {
                 directory,
                 runs: runs.len(),
                 depth,

@@ -32,7 +32,7 @@ pub struct Args {
     /// Count the runs of these files as recorded, as `run --recorded` does
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recorded: Vec<PathBuf>,
-    /// Tell which trainings would be refused, and which lengths skipped, under this limit per
+    /// Show which trainings would be refused, and which lengths skipped, under this limit per
     /// process: 512MiB, 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use support::console::{self, plain};
 use support::exit::Failure;
 use support::units::{count, duration};
-use sweep::cluster::directory::{Engine, Submission};
+use sweep::cluster::directory::{Scheduler, Submission};
 use sweep::cluster::slurm::{self, Queued, Silent};
 use sweep::cluster::states::{RunLine, States, gather};
 
@@ -22,7 +22,7 @@ const ASK_EVERY: Duration = Duration::from_secs(30);
 
 /// What one look leaves for the next.
 #[derive(Default)]
-pub struct Asked {
+pub struct LastAnswer {
     /// What Slurm said of the queue, and when it was asked.
     queue: Option<(Instant, String)>,
     /// Whether every run of the sweep had ended.
@@ -35,7 +35,7 @@ pub struct Asked {
 /// # Errors
 ///
 /// [`Exit::Input`](support::exit::Exit::Input) if the directory is damaged.
-pub fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
+pub fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;
     let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
@@ -44,13 +44,13 @@ pub fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, 
         return console::json(&states);
     }
     let mut text = render(&submission, &states);
-    if submission.engine != Engine::Parallel && !asked.over {
+    if submission.scheduler != Scheduler::Parallel && !asked.over {
         text.push_str(&asked.queue(directory));
     }
     Ok(plain(&text))
 }
 
-impl Asked {
+impl LastAnswer {
     /// What the queue holds of a sweep; nothing where there is no Slurm.
     fn queue(&mut self, directory: &Path) -> String {
         match &self.queue {

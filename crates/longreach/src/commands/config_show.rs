@@ -22,11 +22,11 @@ use support::exit::{Exit, Failure};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Action {
     /// Print every value of a config, defaults filled in, and where it comes from
     #[command(after_help = EXAMPLES)]
     Show(Show),
@@ -68,7 +68,7 @@ struct Shown {
 ///
 /// Those of planning; [`Exit::Config`] if no run has the id.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let What::Show(show) = &arguments.what;
+    let Action::Show(show) = &arguments.action;
     let plan = plan(&show.config, &show.overrides)?;
     let cells = cells(show)?;
     let index = chosen(&plan, show.run.as_deref())?;

@@ -178,14 +178,7 @@ impl Args {
         for text in &self.keys {
             // Keys may be written as in a config.
             let bare = text.strip_prefix("task.").unwrap_or(text);
-            source.apply_override(bare).map_err(|mut error| {
-                // The example of the reader is a key of a training config.
-                error.help = error
-                    .help
-                    .take()
-                    .map(|help| help.replace("train.steps=100", "alphabet=4"));
-                error
-            })?;
+            source.apply_override_such_as(bare, "alphabet=4")?;
         }
         Ok(source)
     }

@@ -1,6 +1,6 @@
 //! `longreach list`: encodings, tasks and devices as a table or as JSON.
 
-use crate::commands::config_page;
+use crate::commands::schema::schema;
 use clap::Subcommand;
 use comfy_table::{ColumnConstraint, Table};
 use experiment::device;
@@ -47,11 +47,11 @@ struct EncodingLine {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: Listed,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Listed {
     /// Every encoding: what it does, its parameters, limits and source
     Encodings {
         /// Print JSON
@@ -81,10 +81,10 @@ enum What {
 /// [`Exit::Bug`] if a line cannot be serialized.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let text = match arguments.what {
-        What::Encodings { json } => encodings(json)?,
-        What::Tasks { json } => tasks(json)?,
-        What::Devices { json } => devices(json)?,
-        What::Schema => to_json(&config_page::schema())?,
+        Listed::Encodings { json } => encodings(json)?,
+        Listed::Tasks { json } => tasks(json)?,
+        Listed::Devices { json } => devices(json)?,
+        Listed::Schema => to_json(&schema())?,
     };
     console::print(&text);
     Ok(Exit::Done)

@@ -13,7 +13,7 @@ use sweep::cluster::states::{RunLine, gather};
 
 /// Lines shown of the end of a log.
 const LAST_LINES: usize = 20;
-/// Largest log of an engine that is read.
+/// Largest log of a scheduler that is read.
 const MAX_LOG_BYTES: u64 = 1 << 26;
 
 /// Group the failures of a submitted sweep by message, and show the last lines of the first

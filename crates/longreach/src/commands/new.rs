@@ -1,6 +1,6 @@
 //! `longreach new`: a commented config to start from, with the schema by which editors complete it.
 
-use crate::commands::config_page::schema;
+use crate::commands::schema::schema;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use config::key_path::KeyPath;

@@ -1,7 +1,7 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
-mod again;
 mod links;
+mod rerun_command;
 
 use crate::commands::records::{
     by_experiment, edit_notes, find, print_sources, read_and_left_out, tell_unsealed,
@@ -228,7 +228,7 @@ pub fn of_sweep(
     let placed: Vec<PlacedRun> = records.iter().map(place).collect();
     let timings = timings(&placed);
     let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
-    let configs = again::configs(&out, Some(&config.id), &records, directories, &[]);
+    let configs = rerun_command::configs(&out, Some(&config.id), &records, directories, &[]);
     let run_links = links::links(&out, placed);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
@@ -343,7 +343,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     spec.timings = timings(&placed);
     let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
     let chosen = config.as_ref().map(|config| config.id.as_str());
-    spec.configs = again::configs(
+    spec.configs = rerun_command::configs(
         &out,
         chosen,
         &found.records,

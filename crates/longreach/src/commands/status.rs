@@ -1,6 +1,6 @@
 //! `longreach status`: the state of runs, read only from their directories.
 
-use crate::commands::cluster_status::{self, Asked};
+use crate::commands::cluster_status::{self, LastAnswer};
 use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below};
 use experiment::runs_on_disk::state::{RunState, state};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use sweep::live;
 
 /// One run of the list.
 #[derive(Debug, Serialize)]
-struct Line {
+struct RunLine {
     #[serde(serialize_with = "as_text")]
     directory: PathBuf,
     experiment: String,
@@ -70,14 +70,18 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let directory = &arguments.directory;
     if !arguments.watch {
-        console::print(&shown(directory, arguments.json, &mut Asked::default())?);
+        console::print(&shown(
+            directory,
+            arguments.json,
+            &mut LastAnswer::default(),
+        )?);
         return Ok(Exit::Done);
     }
     if !arguments.json && !is_cluster(directory) {
         return live::watch(directory);
     }
     let (terminal, mut last) = (std::io::stdout().is_terminal(), String::new());
-    let mut asked = Asked::default();
+    let mut asked = LastAnswer::default();
     loop {
         let now = shown(directory, arguments.json, &mut asked)?;
         // A file or a pipe gets what is new, a terminal one screen.
@@ -96,12 +100,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 }
 
 /// The states of all runs below a directory, as text or JSON.
-fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
+fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String, Failure> {
     if is_cluster(directory) {
         return cluster_status::shown(directory, json, asked);
     }
     let found = runs_below(directory)?;
-    let mut lines: Vec<Line> = found.runs.iter().map(|run| line(run)).collect();
+    let mut lines: Vec<RunLine> = found.runs.iter().map(|run| line(run)).collect();
     let unreadable = found.unreadable.into_iter();
     lines.extend(unreadable.map(|(run, why)| without_job(&run, RunState::Unreadable, why)));
     if lines.is_empty() {
@@ -119,7 +123,7 @@ fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Fail
 }
 
 /// The states as a table with totals.
-fn render(lines: &[Line]) -> String {
+fn render(lines: &[RunLine]) -> String {
     let mut shown = table([
         "experiment",
         "run",
@@ -162,8 +166,8 @@ fn render(lines: &[Line]) -> String {
 }
 
 /// The line of a run whose job cannot be read.
-fn without_job(run: &Path, state: RunState, note: String) -> Line {
-    Line {
+fn without_job(run: &Path, state: RunState, note: String) -> RunLine {
+    RunLine {
         directory: run.to_owned(),
         experiment: String::new(),
         name: "?".to_owned(),
@@ -175,7 +179,7 @@ fn without_job(run: &Path, state: RunState, note: String) -> Line {
     }
 }
 
-fn line(run: &Path) -> Line {
+fn line(run: &Path) -> RunLine {
     let job = match read_job(run) {
         Ok(job) => job,
         Err(_) if !run.join(JOB_FILE).exists() => {
@@ -186,7 +190,7 @@ fn line(run: &Path) -> Line {
     };
     let (state, step, note) = state(run, &job);
     let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
-    Line {
+    RunLine {
         directory: run.to_owned(),
         name: labels.join(", "),
         seed: job.spec.seed,

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::units::{count, duration};
-use sweep::cluster::again::{Again, Only, again};
-use sweep::cluster::directory::{Engine, Submission, TaskHow};
-use sweep::cluster::engine::{self, clock};
+use sweep::cluster::directory::{Scheduler, Submission, TaskHow};
 use sweep::cluster::manifest::Task;
 use sweep::cluster::pack::PerTask;
+use sweep::cluster::resubmit::{Again, Only, again};
+use sweep::cluster::scheduler::{self, clock};
 use sweep::cluster::submit::{Request, Submitted, submit};
 
 /// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
@@ -28,9 +28,9 @@ pub struct Args {
     /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
     #[arg(value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// The engine that starts the tasks
-    #[arg(long, required_unless_present = "again", value_name = "ENGINE")]
-    cluster: Option<Engine>,
+    /// The scheduler that starts the tasks
+    #[arg(long, required_unless_present = "again", value_name = "SCHEDULER")]
+    cluster: Option<Scheduler>,
     /// Directory for the sweep, which all nodes see
     #[arg(long, required_unless_present = "again", value_name = "DIR")]
     out: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct Args {
     /// see `longreach run`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     runs_per_worker: u16,
-    /// Time that the engine gives to a task, as HH:MM:SS [default: four times what the longest is
+    /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest is
     /// expected to take, at least an hour]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<u64>,
@@ -88,9 +88,9 @@ pub struct Args {
     /// Continue the submitted runs although their config has changed since
     #[arg(long, requires = "again")]
     as_submitted: bool,
-    /// Options for the engine, after --
-    #[arg(last = true, value_name = "ENGINE OPTION", conflicts_with = "again")]
-    engine_options: Vec<String>,
+    /// Options for the scheduler, after --
+    #[arg(last = true, value_name = "SCHEDULER OPTION", conflicts_with = "again")]
+    scheduler_options: Vec<String>,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -102,7 +102,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach submit --again DIR --only failed --go                the failed runs once more
   longreach status DIR                                           what became of all runs
 
-Nothing is submitted without --go. The engine supplies an index; everything else is in DIR."#;
+Nothing is submitted without --go. The scheduler supplies an index; everything else is in DIR."#;
 
 fn time(text: &str) -> Result<u64, String> {
     let seconds = sweep::cluster::allocation::seconds(text);
@@ -114,33 +114,33 @@ fn time(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Writes a sweep for an engine, or another array for its unfinished runs.
+/// Writes a sweep for a scheduler, or another array for its unfinished runs.
 ///
 /// # Errors
 ///
-/// Those of planning, of [`submit`] and of [`again`]; [`Exit::Config`] if `--go` needs an engine
+/// Those of planning, of [`submit`] and of [`again`]; [`Exit::Config`] if `--go` needs a scheduler
 /// that is not installed.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if let Some(directory) = &arguments.again {
         return run_again(directory, arguments);
     }
     let missing = || Failure::bug("clap requires it");
-    let engine = arguments.cluster.ok_or_else(missing)?;
+    let scheduler = arguments.cluster.ok_or_else(missing)?;
     let out = arguments.out.clone().ok_or_else(missing)?;
     let config = arguments.config.clone().ok_or_else(missing)?;
-    // The script of the engine is text.
+    // The script of the scheduler is text.
     if out.to_str().is_none() {
         return Err(Failure::new(
             Exit::Config,
             format!(
-                "--out {}: the path is not UTF-8, and the engine's script names it\n  = help: \
+                "--out {}: the path is not UTF-8, and the scheduler's script names it\n  = help: \
                  choose another directory",
                 out.display()
             ),
         ));
     }
     if arguments.go {
-        engine::installed(engine)?;
+        scheduler::installed(scheduler)?;
     }
     let how = how(arguments)?;
     let plan = plan(&config, &arguments.overrides)?;
@@ -148,7 +148,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = part(plan, arguments.chosen_by.as_deref())?;
     let request = Request {
         out: out.clone(),
-        engine,
+        scheduler,
         per_task: arguments.runs_per_task,
         overrides: arguments.overrides.clone(),
         recorded: Recorded::read(&arguments.recorded)?,
@@ -157,7 +157,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let submitted = submit(&plan, request)?;
     console::notes(&submitted.notes);
     console::print(&summary(&submitted, &out));
-    finish(engine, &out, 0, arguments.go)
+    finish(scheduler, &out, 0, arguments.go)
 }
 
 /// The part of an experiment with `[select]` that is submitted: the sweep, or the result at the
@@ -212,7 +212,7 @@ fn how(arguments: &Args) -> Result<TaskHow, Failure> {
         return Err(Failure::new(
             Exit::Config,
             format!(
-                "--device {device}: a task uses the GPUs that the engine gives it\n  = help: leave \
+                "--device {device}: a task uses the GPUs that the scheduler gives it\n  = help: leave \
                  out the number: --device {}",
                 device.kind
             ),
@@ -235,13 +235,13 @@ fn how(arguments: &Args) -> Result<TaskHow, Failure> {
         ));
     }
     if let Some(option) = arguments
-        .engine_options
+        .scheduler_options
         .iter()
         .find(|option| option.contains(|c: char| c.is_control()))
     {
         return Err(Failure::new(
             Exit::Config,
-            format!("engine option {option:?}: control characters cannot stand in a script"),
+            format!("scheduler option {option:?}: control characters cannot stand in a script"),
         ));
     }
     Ok(TaskHow {
@@ -257,7 +257,7 @@ fn how(arguments: &Args) -> Result<TaskHow, Failure> {
         time_secs: arguments.time.unwrap_or(0),
         lead_secs: 0,
         heartbeat_ms: 1000 * u64::from(arguments.heartbeat),
-        engine_options: arguments.engine_options.clone(),
+        scheduler_options: arguments.scheduler_options.clone(),
     })
 }
 
@@ -305,9 +305,14 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
 }
 
 /// Submits, or says how.
-fn finish(engine: Engine, directory: &Path, generation: usize, go: bool) -> Result<Exit, Failure> {
+fn finish(
+    scheduler: Scheduler,
+    directory: &Path,
+    generation: usize,
+    go: bool,
+) -> Result<Exit, Failure> {
     if go {
-        let ids = engine.go(directory, generation)?;
+        let ids = scheduler.go(directory, generation)?;
         let shown = directory.display();
         console::print(&format!(
             "submitted: {}\n`longreach status {shown}` says what becomes of it",
@@ -315,8 +320,8 @@ fn finish(engine: Engine, directory: &Path, generation: usize, go: bool) -> Resu
         ));
         return Ok(Exit::Done);
     }
-    let directory = engine::quoted(&directory.to_string_lossy());
-    let commands = engine.commands(generation).join("\n  ");
+    let directory = scheduler::quoted(&directory.to_string_lossy());
+    let commands = scheduler.commands(generation).join("\n  ");
     console::print(&format!("to submit it:\n  cd {directory}\n  {commands}"));
     Ok(Exit::Done)
 }
@@ -324,7 +329,7 @@ fn finish(engine: Engine, directory: &Path, generation: usize, go: bool) -> Resu
 fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
     let submission = Submission::read(directory)?;
     if arguments.go {
-        engine::installed(submission.engine)?;
+        scheduler::installed(submission.scheduler)?;
     }
     submission.check_program(directory)?;
     let found = again(
@@ -359,5 +364,5 @@ fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
         count(tasks.len(), "task"),
         sweep::cluster::manifest::ranges(tasks.iter().map(|task| task.task))
     ));
-    finish(submission.engine, directory, generation, arguments.go)
+    finish(submission.scheduler, directory, generation, arguments.go)
 }

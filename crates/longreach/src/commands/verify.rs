@@ -1,11 +1,11 @@
 //! `longreach verify`: whether the files of runs are unchanged and fit each other and the plan, and
 //! on request whether scoring or training again gives the same numbers.
 
-mod again;
 mod evaluations;
 mod identity;
 mod log;
 mod numbers;
+mod recompute;
 
 use crate::commands::completions;
 use clap_complete::engine::ArgValueCandidates;
@@ -222,7 +222,7 @@ fn again(
     if request.reevaluate
         && let Some(weights) = weights
     {
-        let scored = again::reevaluate(run, &weights, task, request)?;
+        let scored = recompute::reevaluate(run, &weights, task, request)?;
         findings.add("scored again", scored.wrong);
         findings.notes.extend(scored.notes);
     }
@@ -233,7 +233,7 @@ fn again(
                 count(runs.saturating_sub(1), "other run")
             ));
         }
-        findings.add("trained again", again::retrain(run, request)?);
+        findings.add("trained again", recompute::retrain(run, request)?);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! `longreach worker`: one prepared job, or several that are trained together, as `longreach run`
-//! starts it; or one task of a submitted sweep, as engines start it.
+//! starts it; or one task of a submitted sweep, as schedulers start it.
 
 use experiment::device::DeviceName;
 use experiment::plan::memory::MemoryLimit;
@@ -8,9 +8,9 @@ use experiment::run::protocol::{CheckpointEvery, Event, How, report};
 use std::path::PathBuf;
 use support::exit::{Exit, Failure};
 use support::{console, signals};
-use sweep::cluster::task;
+use sweep::cluster::array_task;
 
-/// Run one task of a submitted sweep; engines call this, see `longreach submit`
+/// Run one task of a submitted sweep; schedulers call this, see `longreach submit`
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -88,10 +88,10 @@ impl Args {
 ///
 /// # Errors
 ///
-/// Those of [`run::worker::run`] and of [`task::run`].
+/// Those of [`run::worker::run`] and of [`array_task::run`].
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if let Some(manifest) = &arguments.manifest {
-        return task::run(&task::Request {
+        return array_task::run(&array_task::Request {
             manifest: manifest.clone(),
             task: arguments.task,
             generation: arguments.again,

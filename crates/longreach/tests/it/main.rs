@@ -7,7 +7,6 @@ mod bad_input;
 mod before;
 mod byte_pairs;
 mod carried;
-mod catalogue;
 mod cluster;
 #[cfg(unix)]
 mod cluster_tools;
@@ -16,7 +15,6 @@ mod configs;
 mod decoding;
 mod denominators;
 mod distinct_rows;
-mod docs;
 mod end_to_end;
 mod endings;
 mod export_rows;

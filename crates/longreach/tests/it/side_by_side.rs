@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use experiment::plan;
 use experiment::plan::together::shape;
 use experiment::run::task::build_task;
-use experiment::run::train::{Member, Start, Trained, Watch, train_together};
+use experiment::run::train::{Member, Trained, TrainingStart, Watch, train_together};
 use experiment::spec::Job;
 use rundir::Weights;
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ fn jobs(overrides: &[&str]) -> Vec<Job> {
 /// Where a run starts, and the step after which its watch ends it.
 #[derive(Default)]
 struct Way {
-    start: Option<Start>,
+    start: Option<TrainingStart>,
     leaves_after: Option<u64>,
 }
 
@@ -166,7 +166,7 @@ fn runs_may_begin_at_different_steps() {
     // After three steps, at the end, and at the beginning.
     let starts = [Some(3), Some(6), None];
     let start = |(seen, step): (&Vec<Seen>, Option<usize>)| Way {
-        start: step.map(|step| Start {
+        start: step.map(|step| TrainingStart {
             step: step as u64,
             learned: false,
             tokens: seen[step - 1].tokens,
@@ -191,7 +191,7 @@ fn a_run_that_has_learned_takes_no_step_and_the_others_go_on() {
         .map(|job| alone(job, Way::default()).0)
         .collect();
     let at = &whole[0][2];
-    let start = Start {
+    let start = TrainingStart {
         step: 3,
         learned: true,
         tokens: at.tokens,

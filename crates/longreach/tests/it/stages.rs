@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use experiment::plan;
 use experiment::run::model::drawn_weights;
 use experiment::run::task::build_task;
-use experiment::run::train::{Start, Trained, train};
+use experiment::run::train::{Trained, TrainingStart, train};
 use experiment::spec::Job;
 use results::RunRecord;
 use results::record::EvalStatus;
@@ -40,7 +40,10 @@ fn planned(arguments: &[&str]) -> Job {
 }
 
 /// Weights and moments after every step, from `start` or from the beginning.
-fn trained(job: &Job, start: Option<Start>) -> (Vec<(u64, Weights, [Weights; 2])>, Trained) {
+fn trained(
+    job: &Job,
+    start: Option<TrainingStart>,
+) -> (Vec<(u64, Weights, [Weights; 2])>, Trained) {
     let task = build_task(job, &job.spec.eval.test_lens).unwrap();
     let mut states = Vec::new();
     let trained = train(
@@ -168,7 +171,7 @@ fn a_training_that_is_cut_anywhere_ends_in_the_same_bits() {
         let losses = whole.curve[..*step as usize]
             .iter()
             .map(|point| point.loss_nats);
-        let start = Start {
+        let start = TrainingStart {
             step: *step,
             learned: false,
             tokens: 0,

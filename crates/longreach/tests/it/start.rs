@@ -2,8 +2,8 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, needs_axes, stderr, stdout};
 use experiment::plan;
-use longreach::commands::config_page;
 use longreach::commands::new::{LENGTHS, SCHEMA_FILE, config};
+use longreach::commands::schema::schema as json_schema;
 use std::path::Path;
 use std::process::Output;
 
@@ -129,7 +129,7 @@ fn new_writes_a_config_and_its_schema_or_nothing() {
     let schema = std::fs::read_to_string(directory.path().join(SCHEMA_FILE)).unwrap();
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&schema).unwrap(),
-        config_page::schema()
+        json_schema()
     );
     let printed = |arguments: &[&str]| {
         let scratch = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ fn a_lease_names_its_holder_and_ends_with_it() {
 
 #[test]
 fn a_lease_is_dead_when_its_counter_stands_still_for_three_intervals() {
-    let (mut sight, start) = (Sight::default(), Instant::now());
+    let (mut sight, start) = (Observation::default(), Instant::now());
     let at = |millis| start + Duration::from_millis(millis);
     let mut other = elsewhere();
     assert!(!sight.dead_at(&other, at(0)));
@@ -77,16 +77,16 @@ fn a_process_of_this_machine_that_ended_is_dead_at_once() {
         ticks: started(child.id()).unwrap(),
         ..here()
     };
-    assert!(!Sight::default().dead(&holder));
+    assert!(!Observation::default().dead(&holder));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(Sight::default().dead(&holder));
+    assert!(Observation::default().dead(&holder));
     // Under another boot, or in another table of processes, the same id says nothing.
     let other = Holder {
         kernel: "another boot".to_owned(),
         ..holder
     };
-    assert!(!Sight::default().dead(&other));
+    assert!(!Observation::default().dead(&other));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn of_many_that_see_a_dead_lease_one_replaces_it_and_the_old_holder_notices() {
 fn a_lease_that_is_alive_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let lease = take(directory.path(), elsewhere(), None).unwrap();
-    let Err(Taken::By(other)) = take(directory.path(), here(), Some(&here())) else {
+    let Err(NotTaken::By(other)) = take(directory.path(), here(), Some(&here())) else {
         panic!("it was taken");
     };
     assert_eq!(other.host, "node9");
@@ -136,7 +136,7 @@ fn a_lease_that_says_nothing_is_held_by_somebody() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join(LEASE_FILE), "{").unwrap();
     let found = held_elsewhere(directory.path()).unwrap();
-    let mut sight = Sight::default();
+    let mut sight = Observation::default();
     assert!(!sight.dead(&found));
     let later = Instant::now() + HEARTBEAT * PATIENCE + Duration::from_secs(1);
     assert!(sight.dead_at(&found, later));

@@ -1,4 +1,4 @@
-//! What an engine gave to this process: its index, cores, GPUs and time, from the variables that
+//! What a scheduler gave to this process: its index, cores, GPUs and time, from the variables that
 //! Slurm, HyperQueue, GNU parallel and Kubernetes set.
 
 use crate::cluster::directory::TaskHow;
@@ -17,7 +17,7 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The variables with a task's index, the innermost engine first: HyperQueue and GNU parallel also
+/// The variables with a task's index, the innermost scheduler first: HyperQueue and GNU parallel also
 /// run inside an allocation of Slurm, whose own variables they pass on.
 const INDICES: [(&str, usize); 4] = [
     ("HQ_TASK_ID", 0),
@@ -27,7 +27,7 @@ const INDICES: [(&str, usize); 4] = [
     ("SLURM_ARRAY_TASK_ID", 0),
 ];
 
-/// The index of a task, and where it was found: `--task`, or an engine's variable.
+/// The index of a task, and where it was found: `--task`, or an scheduler's variable.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn index(asked: Option<usize>, env: Env<'_>) -> Result<(usize, String), Fail
             Exit::Config,
             format!(
                 "no task was named\n  = allowed: --task I, or one of the variables {}\n  = help: \
-                 engines set them; by hand, give --task 0",
+                 schedulers set them; by hand, give --task 0",
                 names.join(", ")
             ),
         ));
@@ -79,11 +79,11 @@ fn gpu_variables(device: &DeviceName) -> &'static [&'static str] {
     }
 }
 
-/// The GPUs that the engine gave to this task; none if it asked for none.
+/// The GPUs that the scheduler gave to this task; none if it asked for none.
 ///
 /// # Errors
 ///
-/// [`Exit::Device`] if GPUs are needed and the engine gave none or too few.
+/// [`Exit::Device`] if GPUs are needed and the scheduler gave none or too few.
 pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<Gpus>, Failure> {
     if how.gpus_per_task == 0 && !matches!(device.kind, "cuda" | "rocm") {
         return Ok(None);
@@ -120,25 +120,25 @@ pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<G
                 );
                 return refuse(
                     problem,
-                    "ask the engine for as many as --gpus-per-task says",
+                    "ask the scheduler for as many as --gpus-per-task says",
                 );
             }
             Ok(Some(Gpus { variable, names }))
         }
         _ => refuse(
             format!("got no GPU: {} names none", variables.join(" or ")),
-            "submit with --gpus-per-task 1, or where the engine does not set the variable, set it \
+            "submit with --gpus-per-task 1, or where the scheduler does not set the variable, set it \
              in the script",
         ),
     }
 }
 
-/// The node's name in its cluster, or in an environment without engines that of the host.
+/// The node's name in its cluster, or in an environment without schedulers that of the host.
 pub fn node(env: Env<'_>) -> String {
     env("SLURMD_NODENAME").unwrap_or_default()
 }
 
-/// The engine's id of this task: `12_3`.
+/// The scheduler's id of this task: `12_3`.
 pub fn job(env: Env<'_>) -> String {
     let slurm = || match (env("SLURM_ARRAY_JOB_ID"), env("SLURM_ARRAY_TASK_ID")) {
         (Some(job), Some(task)) => Some(format!("{job}_{task}")),
@@ -209,7 +209,7 @@ mod tests {
             time_secs: 3600,
             lead_secs: 120,
             heartbeat_ms: 30_000,
-            engine_options: Vec::new(),
+            scheduler_options: Vec::new(),
         }
     }
 

@@ -23,7 +23,7 @@ pub const HASH_FILE: &str = "longreach.hash";
 pub const EVENTS_DIR: &str = "events";
 /// Tasks of later submissions.
 pub const AGAIN_DIR: &str = "again";
-/// What the engine keeps of the output of tasks.
+/// What the scheduler keeps of the output of tasks.
 pub const LOGS_DIR: &str = "logs";
 /// The runs of all experiments.
 pub const RUNS_DIR: &str = "runs";
@@ -33,10 +33,10 @@ pub const LAYOUT: u32 = 1;
 /// Largest `submit.json` that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// An engine that starts tasks.
+/// A scheduler that starts tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Engine {
+pub enum Scheduler {
     /// An array of jobs
     Slurm,
     /// HyperQueue: thousands of short tasks inside one allocation
@@ -65,8 +65,8 @@ pub struct Submission {
     pub config_blake3: String,
     /// Values that replaced those of the config.
     pub overrides: Vec<String>,
-    /// The engine that the script is for.
-    pub engine: Engine,
+    /// The scheduler that the script is for.
+    pub scheduler: Scheduler,
     /// Runs in the manifest.
     pub runs: usize,
     /// Tasks in `tasks.jsonl`.
@@ -102,14 +102,14 @@ pub struct TaskHow {
     /// Tasks at a time, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<usize>,
-    /// Seconds that the engine gives to a task.
+    /// Seconds that the scheduler gives to a task.
     pub time_secs: u64,
-    /// Seconds before the end of that time at which the engine asks a task to stop.
+    /// Seconds before the end of that time at which the scheduler asks a task to stop.
     pub lead_secs: u64,
     /// Milliseconds between two heartbeats of a lease.
     pub heartbeat_ms: u64,
-    /// Options for the engine, as they were given.
-    pub engine_options: Vec<String>,
+    /// Options for the scheduler, as they were given.
+    pub scheduler_options: Vec<String>,
 }
 
 // Left out where runs are trained alone, as before there was such a key.

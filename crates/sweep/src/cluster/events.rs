@@ -40,7 +40,7 @@ pub enum What {
         runs: usize,
         /// Its node.
         node: String,
-        /// The engine's id.
+        /// The scheduler's id.
         job: String,
         /// Its process.
         process: u32,

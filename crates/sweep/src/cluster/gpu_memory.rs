@@ -96,10 +96,10 @@ fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
         others => format!("\n  = note: processes on it: {others}"),
     };
     let help = if memory.total < needed {
-        "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the engine for GPUs \
+        "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the scheduler for GPUs \
          with more memory"
     } else {
-        "the engine gave this GPU to others too, or a process was left behind; ask for GPUs of \
+        "the scheduler gave this GPU to others too, or a process was left behind; ask for GPUs of \
          your own, or keep this node out (sbatch --exclude)"
     };
     Failure::new(

@@ -122,7 +122,7 @@ impl Brief {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// The index that an engine supplies.
+    /// The index that a scheduler supplies.
     pub task: usize,
     /// Expected seconds of the whole task.
     pub expected_secs: f64,
@@ -272,7 +272,7 @@ pub fn task(path: &Path, index: usize, source: &str) -> Result<Task, Failure> {
         Exit::Config,
         format!(
             "{source}: task {index} is not in {}\n  = allowed: {}\n  = help: tasks are counted \
-             from 0; the engine's script has the right indices",
+             from 0; the scheduler's script has the right indices",
             path.display(),
             first_of(&indices, 10)
         ),
@@ -289,7 +289,7 @@ pub fn tasks_file(directory: &Path, generation: usize) -> PathBuf {
     }
 }
 
-/// Indices as engines take them: `0-7`, or `4,17,90-95`.
+/// Indices as schedulers take them: `0-7`, or `4,17,90-95`.
 pub fn ranges(indices: impl IntoIterator<Item = usize>) -> String {
     let mut indices: Vec<usize> = indices.into_iter().collect();
     indices.sort_unstable();

@@ -42,7 +42,7 @@ pub fn pack(secs: &[f64], per_task: PerTask, at_once: usize, most: usize) -> Vec
         PerTask::Auto => {
             let all: f64 = secs.iter().sum::<f64>() / at_once.max(1) as f64;
             let wanted = (all / TARGET_SECS).ceil().max(1.0);
-            // Never more than there are runs, nor than the engine allows.
+            // Never more than there are runs, nor than the scheduler allows.
             let tasks = (wanted as usize).min(order.len()).min(most).max(1);
             balanced(&order, secs, tasks)
         }

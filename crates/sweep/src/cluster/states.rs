@@ -1,4 +1,4 @@
-//! The states of all runs of a submitted sweep, from its files alone: no engine is asked, so the
+//! The states of all runs of a submitted sweep, from its files alone: no scheduler is asked, so the
 //! answer is the same with its controller down. The one place that `status`, `logs` and `submit
 //! --again` read them from.
 //!
@@ -66,7 +66,7 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
     let last = events::last_by_run(&processes);
     // Listed once: of runs that were never started there is nothing to look for.
     let started = names_in(&experiment);
-    let look = Look {
+    let look = Survey {
         experiment: &experiment,
         now: scratch::time_there(directory),
     };
@@ -121,13 +121,13 @@ fn never_begun(last: Option<&Last>) -> Found {
     }
 }
 
-struct Look<'a> {
+struct Survey<'a> {
     experiment: &'a Path,
     /// The time by the clock of the file system.
     now: SystemTime,
 }
 
-impl Look<'_> {
+impl Survey<'_> {
     /// The state of a run that is recorded or at work.
     fn state(&self, brief: &Brief, last: Option<&Last>) -> Option<Found> {
         let run = self.experiment.join(&brief.run_id);

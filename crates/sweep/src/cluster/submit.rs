@@ -1,13 +1,13 @@
-//! Writes the directory of a sweep that engines run: everything is checked first, and `submit.json`
+//! Writes the directory of a sweep that schedulers run: everything is checked first, and `submit.json`
 //! is written last.
 
 use crate::cluster::directory::{
-    EVENTS_DIR, Engine, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR,
-    SUBMIT_FILE, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
+    EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
+    Scheduler, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
 };
-use crate::cluster::engine::task_mib;
 use crate::cluster::manifest::{self, Line, Place, Task};
 use crate::cluster::pack::{PerTask, pack};
+use crate::cluster::scheduler::task_mib;
 use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use experiment::plan::memory::Memory;
 use experiment::plan::planner::Plan;
@@ -22,15 +22,15 @@ use support::units::count;
 
 /// Shortest time that a task is given where none was asked for.
 const LEAST_SECS: u64 = 3600;
-/// Longest time between the engine's signal and the end of a task.
+/// Longest time between the scheduler's signal and the end of a task.
 const MOST_LEAD_SECS: u64 = 120;
 
 /// What to write.
 pub struct Request {
     /// The directory.
     pub out: PathBuf,
-    /// The engine.
-    pub engine: Engine,
+    /// The scheduler.
+    pub scheduler: Scheduler,
     /// How runs are divided.
     pub per_task: PerTask,
     /// Values that replaced those of the config.
@@ -61,7 +61,7 @@ pub struct Submitted {
 pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let Request {
         out,
-        engine,
+        scheduler,
         per_task,
         overrides,
         recorded,
@@ -71,13 +71,13 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     recorded.check(plan, &out.join(RUNS_DIR))?;
     let lines: Vec<Line> = plan_lines(plan, &recorded);
     let (text, starts) = manifest::text(&lines)?;
-    if matches!(engine, Engine::Hq | Engine::Parallel) && per_task == PerTask::Auto {
-        // Starting a task costs these engines nothing.
+    if matches!(scheduler, Scheduler::Hq | Scheduler::Parallel) && per_task == PerTask::Auto {
+        // Starting a task costs these schedulers nothing.
         return submit(
             plan,
             Request {
                 out,
-                engine,
+                scheduler,
                 per_task: PerTask::Fixed(how.runs_per_worker),
                 overrides,
                 recorded,
@@ -85,8 +85,8 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
             },
         );
     }
-    let tasks = plan_tasks(&lines, &starts, (engine, per_task), &how)?;
-    let mut notes = complete(&mut how, &lines, &tasks, &out, engine);
+    let tasks = plan_tasks(&lines, &starts, (scheduler, per_task), &how)?;
+    let mut notes = complete(&mut how, &lines, &tasks, &out, scheduler);
     let disk = rundir::system();
     disk.probe(&out)
         .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
@@ -95,7 +95,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     refuse_second(&out)?;
     notes.extend(recorded.copy(disk, plan, &out.join(RUNS_DIR))?);
     let facts = Facts {
-        engine,
+        scheduler,
         overrides,
         how,
         runs: lines.len(),
@@ -110,7 +110,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
 
 /// What `submit.json` says beside the facts of the plan and of this program.
 struct Facts {
-    engine: Engine,
+    scheduler: Scheduler,
     overrides: Vec<String>,
     how: TaskHow,
     runs: usize,
@@ -151,7 +151,7 @@ fn write(
         config_blake3: hash_of(&config)?,
         config,
         overrides: facts.overrides,
-        engine: facts.engine,
+        scheduler: facts.scheduler,
         runs: facts.runs,
         tasks: tasks.len(),
         submitted: SystemTime::now()
@@ -159,7 +159,7 @@ fn write(
             .map_or(0, |since| since.as_secs()),
         how: facts.how,
     };
-    for (name, text) in facts.engine.files(&submission, tasks, 0) {
+    for (name, text) in facts.scheduler.files(&submission, tasks, 0) {
         write(&name, text.as_bytes())?;
     }
     let json = serde_json::to_vec_pretty(&submission).map_err(Failure::bug)?;
@@ -200,7 +200,7 @@ fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
             Some(_) => 0.0,
             None => flops(run) / ASSUMED_FLOPS,
         },
-        // Of the node, which the engine is asked for.
+        // Of the node, which the scheduler is asked for.
         expected_mib: memory_bytes(Memory::Host, run).div_ceil(1 << 20),
         parameters: run.parameters,
         train_tokens: run.train_tokens,
@@ -219,10 +219,10 @@ const START_SECS: f64 = 1.0;
 fn plan_tasks(
     lines: &[Line],
     starts: &[u64],
-    (engine, per_task): (Engine, PerTask),
+    (scheduler, per_task): (Scheduler, PerTask),
     how: &TaskHow,
 ) -> Result<Vec<Task>, Failure> {
-    let (most, who) = engine.most_tasks(&how.engine_options);
+    let (most, who) = scheduler.most_tasks(&how.scheduler_options);
     let secs: Vec<f64> = lines
         .iter()
         .map(|line| line.expected_secs + START_SECS)
@@ -262,7 +262,7 @@ fn complete(
     lines: &[Line],
     tasks: &[Task],
     out: &Path,
-    engine: Engine,
+    scheduler: Scheduler,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let longest = tasks
@@ -288,7 +288,7 @@ fn complete(
         .unwrap_or(0);
     let runs = tasks.iter().map(|task| task.runs.len()).max().unwrap_or(1);
     how.task_mib = task_mib(how, run_mib, runs);
-    if engine == Engine::Slurm
+    if scheduler == Scheduler::Slurm
         && let Some(kind) = memory_file_system(out)
     {
         notes.push(format!(

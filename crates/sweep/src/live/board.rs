@@ -12,13 +12,13 @@ use support::exit::Failure;
 /// All runs below a directory, as they were at the last look.
 pub struct Board {
     directory: PathBuf,
-    runs: BTreeMap<PathBuf, Watched>,
+    runs: BTreeMap<PathBuf, BoardRun>,
     /// When the first look was, and the share of all work that was done then.
     first: Option<(Instant, f64)>,
 }
 
 /// A run on the board.
-struct Watched {
+struct BoardRun {
     /// None where the job cannot be read.
     job: Option<Job>,
     losses: Losses,
@@ -88,7 +88,7 @@ impl Board {
             let watched = self
                 .runs
                 .entry(run.clone())
-                .or_insert_with(|| Watched::new(&run));
+                .or_insert_with(|| BoardRun::new(&run));
             // A run that is recorded stays so; one that failed may be started again.
             if !matches!(watched.view.state, RunState::Done | RunState::Diverged) {
                 watched.look(&run, now);
@@ -102,7 +102,11 @@ impl Board {
     /// The runs: running ones first, then those that need a look, then the others.
     pub fn views(&self) -> Vec<RunView> {
         use RunState::{Diverged, Done, Failed, Planned, Running, Stale, Stopped};
-        let experiments: Vec<&str> = self.runs.values().filter_map(Watched::experiment).collect();
+        let experiments: Vec<&str> = self
+            .runs
+            .values()
+            .filter_map(BoardRun::experiment)
+            .collect();
         let several = experiments.iter().any(|name| *name != experiments[0]);
         let mut views: Vec<RunView> = self
             .runs
@@ -142,7 +146,7 @@ impl Board {
     }
 }
 
-impl Watched {
+impl BoardRun {
     fn new(run: &Path) -> Self {
         let (job, note) = match read_job(run) {
             Ok(job) => (Some(job), None),

@@ -1,6 +1,6 @@
 //! The limit on the memory of a process: as given, or what the machine has.
 
-use crate::plan::memory::groups;
+use crate::plan::memory::cgroup;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use support::units::bytes;
 /// what NVIDIA's drivers keep.
 pub const DRIVER_BYTES: u64 = 512 << 20;
 
-/// Whose memory is meant.
+/// Host or device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
     /// That of the machine, where a CPU computes.
@@ -96,7 +96,7 @@ impl MemoryLimit {
                 kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
             })
         });
-        let least = total.into_iter().chain(groups::limit(read)).min();
+        let least = total.into_iter().chain(cgroup::limit(read)).min();
         least.map_or(Self::NONE, |least| {
             Self::host(least.saturating_sub(aside) / processes.max(1) as u64)
         })

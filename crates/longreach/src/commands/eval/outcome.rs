@@ -1,4 +1,4 @@
-//! What became of the evaluations of `longreach eval`.
+//! Outcome of the evaluations of `longreach eval`.
 
 use results::store::EVALS_DIR;
 use results::{ReportSpec, RunRecord, report};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
 use support::units::count;
 
-/// What became of the evaluations.
+/// Outcome of the evaluations.
 pub struct Outcome {
     /// Number of selected runs.
     pub selected: usize,

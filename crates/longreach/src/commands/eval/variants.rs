@@ -1,7 +1,7 @@
 //! `--variant` of `longreach eval`: encodings to evaluate a trained run under.
 
 use config::diagnostic::{describe_value, table_without_null, type_name};
-use experiment::plan::variant_rules::{Asked, Refusal, Trained};
+use experiment::plan::variant_rules::{Refusal, Trained, VariantRequest};
 use experiment::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
 use experiment::plan::variation::{applies, changed};
 use experiment::spec::{RunSpec, TRAINED, VariantSpec};
@@ -100,7 +100,7 @@ impl Argument<'_> {
         table: &Variant,
         spec: &RunSpec,
         notes: &mut Vec<String>,
-    ) -> Result<Option<Asked>, Failure> {
+    ) -> Result<Option<VariantRequest>, Failure> {
         let kind = spec.model.pe.kind();
         let pe = serde_json::to_value(&spec.model.pe)
             .ok()
@@ -129,7 +129,7 @@ impl Argument<'_> {
                 "write add = { kind = \"window\" }, or a list of such tables",
             )
         })?;
-        Ok(Some(Asked {
+        Ok(Some(VariantRequest {
             base,
             before: None,
             add: table.add.clone(),

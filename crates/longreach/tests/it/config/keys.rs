@@ -4,7 +4,7 @@ use config::diagnostic::Problem;
 use experiment::plan;
 use experiment::plan::keys::{KEYS, Kind};
 use experiment::plan::planner::Plan;
-use longreach::commands::config_page;
+use longreach::commands::schema::schema;
 use std::collections::BTreeSet;
 
 /// A config with every table that has keys, so that each can be asked for the keys it knows.
@@ -165,16 +165,8 @@ fn names_and_examples_can_be_read() {
 }
 
 #[test]
-fn the_page_of_keys_is_that_of_the_list() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
-    let committed = std::fs::read_to_string(path).unwrap();
-    let hint = "run `longreach docs`";
-    assert!(committed == config_page::page(), "{hint}");
-}
-
-#[test]
 fn the_schema_names_every_key() {
-    let schema = config_page::schema();
+    let schema = schema();
     for key in KEYS.iter() {
         let pointer = key
             .path

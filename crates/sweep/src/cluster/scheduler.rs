@@ -1,20 +1,20 @@
-//! The engines: their scripts, the commands that submit them, and what they allow. An engine
+//! The schedulers: their scripts, the commands that submit them, and what they allow. A scheduler
 //! supplies an index and a time limit; all else is in files.
 
-use crate::cluster::directory::{Engine, Submission, TaskHow};
+use crate::cluster::directory::{Scheduler, Submission, TaskHow};
 use crate::cluster::manifest::{Task, ranges};
 use crate::cluster::slurm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::exit::{Exit, Failure};
 
-/// Tasks of engines without such a limit.
+/// Tasks of schedulers without such a limit.
 const NO_LIMIT: usize = 10_000_000;
 
-/// A file that an engine needs: its name in the directory, and its text.
+/// A file that a scheduler needs: its name in the directory, and its text.
 pub type File = (String, String);
 
-impl Engine {
+impl Scheduler {
     /// The programs that `--go` calls.
     pub fn programs(self) -> &'static [&'static str] {
         match self {
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Tasks that an array may have, and who says so; `options` are those for the engine.
+    /// Tasks that an array may have, and who says so; `options` are those for the scheduler.
     pub fn most_tasks(self, options: &[String]) -> (usize, String) {
         match self {
             Self::Slurm => slurm::most_tasks(options),
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// The engine's files for some tasks.
+    /// The scheduler's files for some tasks.
     pub fn files(self, submission: &Submission, tasks: &[Task], generation: usize) -> Vec<File> {
         let script = self.script(generation);
         match self {
@@ -73,12 +73,12 @@ impl Engine {
         }
     }
 
-    /// Submits; returns what the engine answered. HyperQueue and GNU parallel run in place of this
+    /// Submits; returns what the scheduler answered. HyperQueue and GNU parallel run in place of this
     /// process, and end with their own exit code.
     ///
     /// # Errors
     ///
-    /// [`Exit::SomeFailed`] if the engine refuses.
+    /// [`Exit::SomeFailed`] if the scheduler refuses.
     pub fn go(self, directory: &Path, generation: usize) -> Result<Vec<String>, Failure> {
         let script = self.script(generation);
         if self != Self::Slurm {
@@ -93,18 +93,22 @@ impl Engine {
     }
 }
 
-/// Checks that the programs of an engine are on the search path.
+/// Checks that the programs of a scheduler are on the search path.
 ///
 /// # Errors
 ///
 /// [`Exit::Config`] if one is missing.
-pub fn installed(engine: Engine) -> Result<(), Failure> {
+pub fn installed(scheduler: Scheduler) -> Result<(), Failure> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&str| {
         let mut directories = std::env::split_paths(&paths);
         directories.any(|directory: PathBuf| directory.join(program).is_file())
     };
-    match engine.programs().iter().find(|program| !is_there(program)) {
+    match scheduler
+        .programs()
+        .iter()
+        .find(|program| !is_there(program))
+    {
         None => Ok(()),
         Some(program) => Err(Failure::new(
             Exit::Config,
@@ -150,7 +154,7 @@ fn replace_process(command: &mut Command) -> Failure {
     #[cfg(unix)]
     let error = std::os::unix::process::CommandExt::exec(command);
     #[cfg(not(unix))]
-    let error = std::io::Error::other("no such engine on this system");
+    let error = std::io::Error::other("no such scheduler on this system");
     Failure::new(
         Exit::SomeFailed,
         format!("cannot start the script: {error}"),
@@ -177,7 +181,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// The command that every engine starts.
+/// The command that every scheduler starts.
 fn worker(generation: usize) -> String {
     let again = if generation > 0 {
         format!(" --again {generation}")
@@ -187,7 +191,7 @@ fn worker(generation: usize) -> String {
     format!("./longreach worker --manifest manifest.jsonl{again}")
 }
 
-/// A name for the engine's lists: what else a name may hold would end an option.
+/// A name for the scheduler's lists: what else a name may hold would end an option.
 fn job_name(submission: &Submission) -> String {
     let name = submission.experiment.chars();
     name.map(|c| {
@@ -216,10 +220,10 @@ const GUARD: &str = r#"[ -x ./longreach ] || {
 }
 "#;
 
-/// The options that were given for the engine, last: of two that differ, Slurm takes the later.
+/// The options that were given for the scheduler, last: of two that differ, Slurm takes the later.
 fn options_line(how: &TaskHow) -> Option<String> {
     let options: Vec<String> = how
-        .engine_options
+        .scheduler_options
         .iter()
         .map(|option| quoted(option))
         .collect();
@@ -249,7 +253,7 @@ fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> S
     lines.push(format!("#SBATCH --signal=B:USR1@{}", how.lead_secs));
     lines.push("#SBATCH --output=logs/%A_%a.log".to_owned());
     let options = how
-        .engine_options
+        .scheduler_options
         .iter()
         .map(|option| format!("#SBATCH {}", quoted(option)));
     lines.extend(options);
@@ -296,7 +300,7 @@ fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
         (gpus, _) => format!(" --resource gpus/nvidia={gpus}"),
     };
     let options: Vec<String> = how
-        .engine_options
+        .scheduler_options
         .iter()
         .map(|option| quoted(option))
         .collect();
@@ -325,7 +329,7 @@ hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
 ./longreach status .
 ./longreach report .
 "#,
-        script = submission.engine.script(generation),
+        script = submission.scheduler.script(generation),
         name = job_name(submission),
         cpus = how.cpus_per_task,
         request = ((3.0 * longest) as u64).max(60),
@@ -341,7 +345,7 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
     let how = &submission.how;
     let indices: Vec<String> = tasks.iter().map(|task| task.task.to_string()).collect();
     let options: Vec<String> = how
-        .engine_options
+        .scheduler_options
         .iter()
         .map(|option| quoted(option))
         .collect();

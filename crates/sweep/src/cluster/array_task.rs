@@ -1,9 +1,9 @@
-//! One task: a sweep over its part of the manifest, on what an engine gave to this process.
+//! One task: a sweep over its part of the manifest, on what a scheduler gave to this process.
 
 use crate::Outcome;
 use crate::cluster::allocation::{self, Env};
 use crate::cluster::attempts::{self, Attempts};
-use crate::cluster::directory::{Engine, MANIFEST_FILE, RUNS_DIR, Submission};
+use crate::cluster::directory::{MANIFEST_FILE, RUNS_DIR, Scheduler, Submission};
 use crate::cluster::events::{self, What, Writer};
 use crate::cluster::gpu_memory::{self, Need};
 use crate::cluster::manifest::{self, Line};
@@ -33,7 +33,7 @@ use support::units::{count, duration};
 pub struct Request {
     /// The manifest.
     pub manifest: PathBuf,
-    /// The index, unless a variable of the engine has it.
+    /// The index, unless a variable of the scheduler has it.
     pub task: Option<usize>,
     /// The submission: 0 is the first.
     pub generation: usize,
@@ -102,7 +102,7 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     };
     let outcome = crate::work(&plan, todo, &options, &log);
     let exit = log.end(&outcome);
-    if exit == Exit::TryAgain && submission.engine == Engine::Slurm {
+    if exit == Exit::TryAgain && submission.scheduler == Scheduler::Slurm {
         requeue();
     }
     Ok(exit)
@@ -278,8 +278,8 @@ impl Clock {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Asks this process to stop half way between the engine's signal and the end, in case the
-    /// engine sends none.
+    /// Asks this process to stop half way between the scheduler's signal and the end, in case the
+    /// scheduler sends none.
     fn stop_in_time(&self) {
         let at = self.end.checked_sub(self.lead / 2).unwrap_or(self.end);
         let wait = at.saturating_duration_since(Instant::now());
@@ -388,7 +388,7 @@ fn other_machine(first: &Attempts, here: &Attempts) -> String {
             here.node
         )
     } else {
-        "an engine option that selects one kind of machine avoids that".to_owned()
+        "a scheduler option that selects one kind of machine avoids that".to_owned()
     };
     let at = if first.node.is_empty() {
         String::new()
@@ -404,7 +404,7 @@ fn other_machine(first: &Attempts, here: &Attempts) -> String {
 
 impl Journal for Log<'_> {
     fn has_time(&self) -> bool {
-        // Later than this it could not be saved before the engine's signal.
+        // Later than this it could not be saved before the scheduler's signal.
         self.clock.left() > self.clock.lead + START
     }
 
@@ -456,7 +456,7 @@ impl Journal for Log<'_> {
                     message: message(failure),
                 }
             }
-            // The engine may start the task elsewhere, where the device works.
+            // The scheduler may start the task elsewhere, where the device works.
             Err(failure) if failure.exit == Exit::Device => What::Stopped {
                 run: id,
                 message: message(failure),

@@ -91,7 +91,7 @@ pub fn again(
     let generation = next_generation(directory);
     let runs = selected.len();
     // The script first: the file of tasks makes the submission, and its number is taken.
-    for (name, text) in submission.engine.files(submission, &tasks, generation) {
+    for (name, text) in submission.scheduler.files(submission, &tasks, generation) {
         disk.write_whole(&directory.join(name), text.as_bytes())
             .map_err(Failure::resources)?;
     }

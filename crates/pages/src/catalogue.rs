@@ -1,5 +1,4 @@
-//! `longreach catalogue`: the catalogue of encodings as a page with pictures and measured
-//! perplexities.
+//! The catalogue of encodings as a page with pictures and measured perplexities.
 //!
 //! Descriptions come from the list of encodings, measured values from records. A test compares the
 //! committed page with the output of this module for the committed records.
@@ -7,7 +6,6 @@
 mod difference;
 
 use difference::{difference, is_default};
-use inspect;
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
 use results::stats::{INTERVAL, half_width_95, mean};
@@ -16,7 +14,6 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use support::console;
 use support::exit::{Exit, Failure};
 
 /// The model and the lengths for which shapes and pictures are shown.
@@ -40,43 +37,13 @@ struct Measured {
     perplexities: BTreeMap<usize, Vec<f64>>,
 }
 
-/// Write the catalogue of encodings as a page with pictures and measured perplexities
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
-    /// Records of an experiment with an axis over kinds of encodings: a directory or a .jsonl file
-    records: PathBuf,
-    /// Directory to write to
-    #[arg(long, value_name = "DIR", default_value = "catalogue")]
-    out: PathBuf,
-}
-
-const EXAMPLES: &str = r#"Example:
-  longreach catalogue experiments/002-catalogue/results.jsonl --out docs/catalogue"#;
-
-/// Writes the page and its pictures.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
-/// written.
-pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let written = write(&arguments.records, &arguments.out)?;
-    console::print(&format!(
-        "wrote {} and {} pictures",
-        written[0].display(),
-        written.len() - 1
-    ));
-    Ok(Exit::Done)
-}
-
 /// Writes `README.md` and a picture per kind into `out`; returns what was written.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
 /// written.
-fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![("README.md".to_owned(), page(records)?)];
     for kind in EncodingConfig::KINDS {
         files.push((format!("{kind}.svg"), picture(kind)?));
@@ -136,7 +103,7 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
         .collect();
     let rates: Vec<String> = rates.into_iter().collect();
     format!(
-        "<!-- Written by `longreach catalogue`; a test compares. Do not edit. -->\n\n# Catalogue \
+        "<!-- Written by `scripts/pages`; a test compares. Do not edit. -->\n\n# Catalogue \
          of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
          pictures are those of a model of width {} with {} layers and {} heads, trained at {near} \
          tokens.\n\nPerplexities are those of the experiment `{experiment}`: byte text, trained \

@@ -1,52 +1,45 @@
-//! `longreach docs`: the pages of `docs/` that are generated from the program itself.
+//! The pages of `docs/` that follow from the program: commands, keys, tasks.
 
-use crate::commands::config_page;
+use crate::config_page;
 use clap::CommandFactory;
 use config::diagnostic::known_keys;
+use longreach::cli::Cli;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use support::console;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tasks::TaskConfig;
 
-/// Write the generated pages of docs/: cli.md, config.md and tasks.md
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Directory to write to
-    #[arg(default_value = "docs")]
-    out: PathBuf,
-}
-
-/// Writes the pages.
+/// Writes the pages into a directory.
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if the directory cannot be written.
-pub fn run<C: CommandFactory>(arguments: &Args) -> Result<Exit, Failure> {
+/// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be written.
+pub fn write(out: &Path) -> Result<(), Failure> {
     for (name, text) in [
-        ("cli.md", cli_page::<C>()),
+        ("cli.md", cli_page()),
         ("config.md", config_page::page()),
         ("tasks.md", tasks_page()),
     ] {
-        let path = arguments.out.join(name);
-        rundir::system()
-            .write_whole(&path, text.as_bytes())
+        let path = out.join(name);
+        let disk = rundir::system();
+        disk.write_whole(&path, text.as_bytes())
             .map_err(Failure::resources)?;
         console::print(&format!("wrote {}", path.display()));
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
-const GENERATED: &str = "<!-- Written by `longreach docs`; a test compares it. -->";
+const GENERATED: &str = "<!-- Written by `scripts/pages`; a test compares it. -->";
 
 /// The part of docs/cli.md that is written by hand.
 const CLI_INTRO: &str = include_str!("cli_page.md");
 
 /// A table of tasks and the help of every command, as the terminal shows it.
-pub fn cli_page<C: CommandFactory>() -> String {
+pub fn cli_page() -> String {
     // A fixed width: the page must not depend on the terminal.
-    let mut program = C::command().term_width(100);
+    let mut program = Cli::command().term_width(100);
     program.build();
     let mut page = format!("# Commands\n\n{GENERATED}\n\n{CLI_INTRO}\n");
     let _ = writeln!(page, "```text\n{}\n```", help(&mut program));

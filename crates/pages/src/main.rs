@@ -1,0 +1,24 @@
+//! `pages DOCS RECORDS`: writes the generated pages into `DOCS`, the catalogue from `RECORDS`.
+#![forbid(unsafe_code)]
+
+use longreach_pages::{catalogue, docs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use support::console;
+use support::exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let written = match arguments.as_slice() {
+        [out, records] => docs::write(out)
+            .and_then(|()| catalogue::write(records, &out.join("catalogue")).map(drop)),
+        _ => Err(Failure::new(Exit::Config, "usage: pages DOCS RECORDS")),
+    };
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console::error(&failure);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
