@@ -24,13 +24,13 @@ config::options! {
     d_model: usize
         => Whole(1, 1 << 16), "64", "Width of the residual stream.", "this suite is for small models";
     n_layers: usize
-        => Whole(1, 1024), "2", "Number of blocks.";
+        => Whole(1, 1024), "2", "Number of blocks.", "2 is usual for a small model";
     n_heads: usize
         => Whole(1, 1024), "4", "Attention heads per block; divides `d_model` unless `head_dim` is given.", "set it to at least 1";
     head_dim: Option<usize> = or("d_model / n_heads")
         => Whole(1, 1 << 14), "16", "Width of one head.";
     d_ff: Option<usize> = or("4 * d_model")
-        => Whole(1, 1 << 18), "256", "Inner width of the feed-forward half.";
+        => Whole(0, 1 << 18), "256", "Inner width of the feed-forward half.";
     mlp: MlpKind = unset(r#""dense""#)
         => Name(&["dense", "none"]), r#""none""#, "The feed-forward half of a block; with `none` blocks are attention alone.";
     norm: NormKind = unset(r#""layer_norm""#)

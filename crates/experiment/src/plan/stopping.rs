@@ -98,6 +98,7 @@ pub(super) fn check(
 
 /// Refuses a bound that is missing, on the side that every model is on, or out of range.
 fn check_bound(cell: &Cell, stop: &StopSpec) -> Result<(), Diagnostic> {
+    stop.check_ranges(cell)?;
     let metric = &stop.metric;
     let lowest = match metric.as_str() {
         PERPLEXITY => "the lowest perplexity is 1",
@@ -109,12 +110,8 @@ fn check_bound(cell: &Cell, stop: &StopSpec) -> Result<(), Diagnostic> {
         ("train.stop.at_most", stop.at_most),
     ] {
         let Some(value) = value else { continue };
-        if !value.is_finite() || value < 0.0 || is_share(metric) && value > 1.0 {
-            let allowed = match is_share(metric) {
-                true => "a number from 0 to 1",
-                false => "a number from 0 to 1e9",
-            };
-            let error = cell.error(key, "is out of range", allowed, lowest);
+        if is_share(metric) && value > 1.0 {
+            let error = cell.error(key, "is out of range", "a number from 0 to 1", lowest);
             return Err(error.with_value(value));
         }
     }

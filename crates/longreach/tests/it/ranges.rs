@@ -172,7 +172,7 @@ fn ranges_are_scored_while_training_and_evaluated_later() {
         let mut program = longreach();
         program
             .arg("eval")
-            .arg(scratch.runs())
+            .arg(scratch.runs().join("tiny"))
             .args(["--lengths", lengths, "--json"]);
         program.output().unwrap()
     };
