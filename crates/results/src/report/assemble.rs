@@ -56,7 +56,7 @@ pub(super) fn document(
         sections,
         chapters,
         conditions: conditions::facts(records, settings),
-        configs: config::configs(roles),
+        configs: config::configs(records, spec),
         diverged: listed(diverged.collect()),
         unconverged: listed(settings.iter().flat_map(unconverged).collect()),
         excluded: listed(excluded.collect()),

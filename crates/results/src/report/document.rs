@@ -10,7 +10,7 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
     pub chapters: Vec<Chapter>,
     pub conditions: Vec<(String, String)>,
-    /// The config of each experiment, as far as its records tell.
+    /// The config of each experiment.
     pub configs: Vec<Config>,
     pub diverged: Vec<String>,
     pub unconverged: Vec<String>,
@@ -110,22 +110,12 @@ pub(crate) struct RunCurve {
 /// The config of one experiment.
 pub(crate) struct Config {
     pub experiment: String,
-    /// TOML, with comments on what it leaves out at its top.
+    /// Relative paths of the configs that plan its runs, where they are known.
+    pub files: Vec<String>,
+    /// What the TOML is; empty without.
+    pub about: String,
+    /// The resolved spec of a run whose config is not known; empty where all are.
     pub toml: String,
-    /// Whether it leaves out nothing.
-    pub is_whole: bool,
-}
-
-impl Config {
-    /// What the TOML is, in a sentence or two.
-    pub(crate) fn about(&self) -> String {
-        let rest = if self.is_whole {
-            "longreach run accepts it and plans the same runs."
-        } else {
-            "Its first lines say what it leaves out."
-        };
-        format!("Put together from the records, every default filled in. {rest}")
-    }
 }
 
 /// A cell, already formatted.

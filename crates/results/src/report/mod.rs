@@ -1,25 +1,24 @@
 //! A report: a pure function of records and a [`ReportSpec`].
 //!
 //! ```text
-//! spec.rs             what a report should contain
-//! build.rs            from records to files
-//! canonical.rs        records in canonical order, each run once
-//! assemble.rs         the document: sections, chapters, lists
-//! document.rs         its types, before any markup
-//! experiments.rs      a page for each of several experiments
-//! pages.rs            links between pages
-//! sections/           tables of a setting, one file each
-//! figures/            figures of a setting, one file each
-//! chapters/           tables about all settings: ranks, correlations, claims
-//! finding.rs          what the numbers of a setting say, in sentences
-//! captions.rs         parts of captions that tables and figures share
-//! remarks.rs          letters behind names of methods, and what they mean
-//! conditions.rs       facts that all numbers depend on
-//! config.rs           the config of an experiment, reconstructed
-//! config_variants.rs  its variants
-//! render/             Markdown, HTML, LaTeX, CSV, terminal
-//! output.rs           the files, and writing them
-//! sides/              two sets of records side by side
+//! spec.rs         what a report should contain
+//! build.rs        from records to files
+//! canonical.rs    records in canonical order, each run once
+//! assemble.rs     the document: sections, chapters, lists
+//! document.rs     its types, before any markup
+//! experiments.rs  a page for each of several experiments
+//! pages.rs        links between pages
+//! sections/       tables of a setting, one file each
+//! figures/        figures of a setting, one file each
+//! chapters/       tables about all settings: ranks, correlations, claims
+//! finding.rs      what the numbers of a setting say, in sentences
+//! captions.rs     parts of captions that tables and figures share
+//! remarks.rs      letters behind names of methods, and what they mean
+//! conditions.rs   facts that all numbers depend on
+//! config.rs       where the config of an experiment is, or one resolved spec
+//! render/         Markdown, HTML, LaTeX, CSV, terminal
+//! output.rs       the files, and writing them
+//! sides/          two sets of records side by side
 //! ```
 
 mod assemble;
@@ -29,7 +28,6 @@ mod captions;
 mod chapters;
 mod conditions;
 mod config;
-mod config_variants;
 mod document;
 mod error;
 mod experiments;

@@ -613,6 +613,30 @@ fn every_figure_named_in_the_markdown_is_there() {
         .for_each(|link| assert!(report.file(link).is_some(), "{link}"));
 }
 
+#[test]
+fn configs_are_linked_where_they_are_known_and_a_spec_is_shown_where_not() {
+    let all = text_experiment();
+    let with = |runs: &[RunRecord]| {
+        let file = "../configs/a b.toml".to_owned();
+        let id = |run: &RunRecord| (run.experiment.clone(), run.run_id.clone());
+        let configs = runs.iter().map(|run| (id(run), file.clone())).collect();
+        let spec = ReportSpec { configs, ..spec() };
+        let report = longreach_results::report(&all, &[], &spec).unwrap();
+        (text(&report, "report.md"), text(&report, "report.html"))
+    };
+    let link = "- [../configs/a b.toml](../configs/a%20b.toml)";
+    let (markdown, page) = with(&all);
+    assert!(markdown.contains(link) && !markdown.contains("```toml"));
+    assert!(page.contains(">..&#x2f;configs&#x2f;a b.toml</a>"));
+    // Each run has a command where its config is known.
+    assert!(page.contains("longreach run '../configs/a b.toml'"));
+    let (markdown, page) = with(&all[1..]);
+    assert!(markdown.contains(link) && markdown.contains("No config is known for run"));
+    assert!(markdown.contains("pe = { kind = ") && page.contains("No config is known for run"));
+    let (markdown, page) = with(&[]);
+    assert!(!markdown.contains(link) && !page.contains("longreach run"));
+}
+
 /// Links of a page to places on other pages.
 fn links_elsewhere(page: &str) -> Vec<&str> {
     let links = page.split("href=\"").skip(1);

@@ -40,7 +40,12 @@ pub(super) fn context(document: &Document) -> Value {
     let configs = configs.filter(|config| !document.is_elsewhere(&config.experiment));
     let configs = configs.map(|config| {
         let lines: Vec<String> = config.toml.lines().map(printable).collect();
-        context! { experiment => printable(&config.experiment), about => config.about(), lines }
+        context! {
+            experiment => printable(&config.experiment),
+            files => each(&config.files),
+            about => printable(&config.about),
+            lines,
+        }
     });
     let lists = document.lists().into_iter();
     let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });

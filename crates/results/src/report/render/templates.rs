@@ -114,9 +114,12 @@ fn whole(document: &Document) -> Value {
     let (first, chapters): (Vec<_>, Vec<_>) = document.chapters.iter().partition(|c| c.is_first);
     let configs = document.configs.iter().map(|config| {
         let lines: Vec<String> = config.toml.lines().map(printable).collect();
-        let ticks = config.toml.split(|c| c != '`').map(str::len).max();
-        let fence = "`".repeat(ticks.unwrap_or(0).max(2) + 1);
-        context! { experiment => printable(&config.experiment), about => config.about(), lines, fence }
+        context! {
+            experiment => printable(&config.experiment),
+            files => each(&config.files),
+            about => printable(&config.about),
+            lines,
+        }
     });
     let lists = document.lists().into_iter();
     let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });

@@ -1,4 +1,4 @@
-//! The runs of a setting one by one: config, scores, curves, timings, and the command that trains
+//! The runs of a setting one by one: settings, scores, curves, timings, and the command that trains
 //! each again.
 
 use crate::analysis::groups::{Group, Run};
@@ -184,7 +184,7 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
 
 /// A shell command that trains this run alone from its experiment's config into a new directory,
 /// in pieces: what differs between the seeds of a method is one. It runs in the directory of the
-/// page, with a config that was found, or else with the one in the page, saved there.
+/// page; there is none for a run whose config is not known.
 fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
     let is_word = |text: &str| {
         !text.is_empty()
@@ -210,11 +210,11 @@ fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
         arguments.push_str(&quoted(&value));
     }
     let id = (run.experiment.clone(), run.run_id.clone());
-    let config = match spec.configs.get(&id) {
-        Some(path) if path.split('/').all(|part| part.is_empty() || is_word(part)) => path.clone(),
-        Some(path) => quoted(path),
-        None => format!("{}.toml", run.experiment),
+    let Some(path) = spec.configs.get(&id) else {
+        return Vec::new();
     };
+    let is_plain = path.split('/').all(|part| part.is_empty() || is_word(part));
+    let config = if is_plain { path.clone() } else { quoted(path) };
     vec![
         format!("longreach run {config} 'seeds=["),
         run.seed.to_string(),
