@@ -14,25 +14,25 @@
 //! tensor library.
 //!
 //! ```text
-//! record.rs     the record of one run
-//! store/        reading, searching and writing records
-//! compare/      two sets of records, equal or within a tolerance
-//! export/       records as Parquet and TensorBoard files
-//! scaling.rs    scalings that a test-time variant replaces
-//! seal.rs       the seal of a record
-//! selected.rs   what a choice of [select] says
-//! metric.rs     the metric registry
-//! number.rs     numbers as people read them
-//! range.rs      the range of every number of a record
-//! stats/        means, intervals and rank correlation over seeds
-//! spec.rs       resolved specs as JSON
-//! analysis/     settings, methods and the numbers behind a cell
-//! claims/       claims of sources and committed assertions
-//! plot/         figures as SVG and PNG
-//! report/       tables, figures and chapters, rendered
-//! order.rs      canonical order of records
-//! text.rs       printable text, lists in words, slugs
-//! toml_text.rs  JSON as TOML on one line
+//! record.rs       the record of one run
+//! store/          reading, searching and writing records
+//! compare/        two sets of records, equal or within a tolerance
+//! scaling.rs      scalings that a test-time variant replaces
+//! seal.rs         the seal of a record
+//! selected.rs     what a choice of [select] says
+//! metric.rs       the metric registry
+//! number.rs       numbers as people read them
+//! range.rs        the range of every number of a record
+//! stats/          means, intervals and rank correlation over seeds
+//! spec.rs         resolved specs as JSON
+//! analysis/       settings, methods and the numbers behind a cell
+//! claims/         claims of sources and committed assertions
+//! plot/           figures as SVG and PNG
+//! report/         tables, figures and chapters, rendered
+//! tensorboard.rs  a run as an event file of TensorBoard
+//! order.rs        canonical order of records
+//! text.rs         printable text, lists in words, slugs
+//! toml_text.rs    JSON as TOML on one line
 //! ```
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
@@ -40,7 +40,6 @@ mod analysis;
 pub mod claims;
 pub mod compare;
 mod denominators;
-pub mod export;
 pub mod metric;
 mod number;
 mod order;
@@ -55,6 +54,7 @@ mod spec;
 pub mod stats;
 pub mod store;
 mod task_facts;
+pub mod tensorboard;
 mod text;
 pub mod toml_text;
 

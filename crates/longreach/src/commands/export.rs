@@ -8,14 +8,12 @@ use crate::commands::records::{edit_notes, find, print_sources, read_and_left_ou
 use clap::ValueEnum;
 use experiment::device::DeviceName;
 use experiment::runs_on_disk::selection::{self, Run};
-use results::Found;
-use results::export::{parquet, tables};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::units::count;
 
-/// Write records for pandas, polars or TensorBoard, or the logits or tokenizer of a run
+/// Write the curves of runs for TensorBoard, or the logits or tokenizer of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -43,8 +41,6 @@ pub struct Args {
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Tables of runs, scores, loss curves and losses by position, one Parquet file each
-    Parquet,
     /// A TensorBoard event file for each run: its training by step, its scores by test length
     Tensorboard,
     /// Tokens and logits of a trained run at each test length, as safetensors: to check a model
@@ -55,7 +51,6 @@ enum Format {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  longreach export experiments/*/results.jsonl --format parquet --out tables
   longreach export runs/quickstart --format tensorboard --out logs && tensorboard --logdir logs
   longreach export runs/quickstart/0123 --format logits --out logits.safetensors
   longreach export runs/words/0123 --format tokenizer --out tokenizer.json
@@ -72,8 +67,7 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let written = match arguments.format {
-        Format::Parquet => write_records(arguments, write_tables)?,
-        Format::Tensorboard => write_records(arguments, tensorboard::write)?,
+        Format::Tensorboard => write_events(arguments)?,
         Format::Logits => logits::write(arguments)?,
         Format::Tokenizer => tokenizer::write(arguments)?,
     };
@@ -81,11 +75,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes records with `write`, which returns the number of files, and says what was written.
-fn write_records(
-    arguments: &Args,
-    write: fn(&Found, &Path) -> Result<usize, Failure>,
-) -> Result<String, Failure> {
+/// Writes an event file for each record and says what was written.
+fn write_events(arguments: &Args) -> Result<String, Failure> {
     let found = find(&arguments.paths, arguments.recursive)?;
     if found.records.is_empty() {
         let paths: Vec<String> = arguments
@@ -102,30 +93,13 @@ fn write_records(
     print_sources(&found.records);
     edit_notes(&found.records, found.directories.iter().flatten().cloned());
     let out = &arguments.out;
-    let files = write(&found, out)?;
+    let files = tensorboard::write(&found, out)?;
     Ok(format!(
         "wrote {} to {}: {}",
         count(files, "file"),
         out.display(),
         read_and_left_out(&found)
     ))
-}
-
-/// Writes one file for each table and returns their number.
-fn write_tables(found: &Found, out: &Path) -> Result<usize, Failure> {
-    let created_by = format!("longreach {}", support::build::VERSION);
-    let tables = tables(&found.records);
-    for table in &tables {
-        let path = out.join(format!("{}.parquet", table.name));
-        write_file(&path, &parquet(table, &created_by))?;
-        console::print(&format!(
-            "{}: {}, {}",
-            path.display(),
-            count(table.rows(), "row"),
-            count(table.columns.len(), "column")
-        ));
-    }
-    Ok(tables.len())
 }
 
 /// Writes a file as a whole, creating its directory.

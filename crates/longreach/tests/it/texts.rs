@@ -233,7 +233,7 @@ fn commands_without_anything_to_work_on() {
         &["compare", "nowhere", "empty"],
         &["compare", "empty", "empty"],
         &["compare", "empty", "empty", "--out", "page.pdf"],
-        &["export", "empty", "--format", "parquet", "--out", "x"],
+        &["export", "empty", "--format", "tensorboard", "--out", "x"],
         &["export", "empty", "--format", "excel", "--out", "x"],
         &["eval", "nowhere"],
         &["eval", "empty"],
@@ -255,7 +255,6 @@ fn a_trained_experiment() {
         &["verify"],
         &["compare", "runs", "runs"],
         &["compare", "runs", "runs", "--metric", "speed"],
-        &["export", "runs", "--format", "parquet", "--out", "tables"],
         &["export", "runs", "--format", "tensorboard", "--out", "logs"],
         &[
             "export",

@@ -2,8 +2,8 @@
 
 use crate::commands::export::write_file;
 use experiment::runs_on_disk::timings::timings;
-use results::export::{TrainStep, plain_name, run_directory, run_events};
 use results::store::EVALS_DIR;
+use results::tensorboard::{TrainStep, plain_name, run_directory, run_events};
 use results::{Found, RunRecord};
 use rundir::steplog;
 use std::path::{Path, PathBuf};

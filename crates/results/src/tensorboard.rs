@@ -6,8 +6,6 @@
 //!
 //! Source: TensorFlow, `record_writer.cc`, `event.proto`, `summary.proto`, `tensor.proto`.
 
-use super::tables::method;
-use super::thrift::varint;
 use crate::metric::{self, BITS_PER_BYTE, PERPLEXITY};
 use crate::record::{EvalRow, RunRecord};
 use serde_json::Value;
@@ -155,9 +153,10 @@ pub fn run_events(record: &RunRecord, steps: &[TrainStep], secs: Option<f64>) ->
     let time = |step: u64| step as f64 * per_step;
     let mut file = EventFile::new(0.0);
     let spec = serde_json::to_string_pretty(&Value::Object(record.spec.clone()));
+    let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
     let about = format!(
         "{}, seed {}, run {}\n\n```json\n{}\n```",
-        method(record),
+        labels.join(", "),
         record.seed,
         record.run_id,
         spec.unwrap_or_default()
@@ -207,6 +206,15 @@ impl Message {
         self.0.extend(value);
         self
     }
+}
+
+/// Seven bits to a byte, the lowest first; all bytes but the last have their highest bit set.
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// CRC-32C, rotated and shifted: the checksum of bytes that may themselves hold checksums.
