@@ -29,16 +29,12 @@ pub struct Args {
     /// Print JSON: a list with one comparison for each of the others
     #[arg(long)]
     json: bool,
-    /// Also write the comparison of two sets, as a page (FILE.html) or as Markdown (FILE.md)
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = r#"Examples:
   longreach compare experiments/001-quickstart/results.jsonl runs/quickstart
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
   longreach compare runs/base runs/wider runs/deeper        differences, seed by seed
-  longreach compare runs/base runs/wider --out compare.html
 
 Exits with 0 if the sets agree, else with 1. Sets that share runs agree if every run is in both and
 identical; with --tolerance, if every number of every run is in both and within it. Sets that share
@@ -49,16 +45,8 @@ no run agree if the other has every method and length of the first and no score 
 /// # Errors
 ///
 /// [`Exit::Input`] if a set cannot be read or holds no record, [`Exit::Config`] for a metric that
-/// the sets do not share or a page of another format, [`Exit::Resources`] if the page cannot be
-/// written.
+/// the sets do not share.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    arguments.out.as_deref().map(check_page).transpose()?;
-    if arguments.out.is_some() && arguments.others.len() > 1 {
-        return Err(Failure::new(
-            Exit::Config,
-            "--out: a page is of two sets\n  = help: name one other set, or use --json",
-        ));
-    }
     let first = records(&arguments.first)?;
     let others = arguments.others.iter().map(|root| records(root));
     let others = others.collect::<Result<Vec<_>, _>>()?;
@@ -86,9 +74,6 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     }
     if arguments.json {
         console::print(&console::json(&compared)?);
-    }
-    if let (Some(out), [sides]) = (&arguments.out, compared.as_slice()) {
-        write_page(out, sides)?;
     }
     Ok(if agrees { Exit::Done } else { Exit::SomeFailed })
 }
@@ -138,37 +123,6 @@ fn refused(error: ReportError) -> Failure {
         }
         error => Failure::input(error),
     }
-}
-
-/// Refuses a page of another format.
-fn check_page(path: &Path) -> Result<(), Failure> {
-    if is_html(path) || path.extension().is_some_and(|extension| extension == "md") {
-        return Ok(());
-    }
-    let message = format!(
-        "--out {}: no known format\n  = allowed: names that end in .html or .md\n  = help: --json \
-         prints the comparison for other programs",
-        path.display()
-    );
-    Err(Failure::new(Exit::Config, message))
-}
-
-fn is_html(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "html")
-}
-
-fn write_page(path: &Path, sides: &SideBySide) -> Result<(), Failure> {
-    let text = if is_html(path) {
-        sides.html().map_err(Failure::bug)?
-    } else {
-        sides.markdown()
-    };
-    let disk = rundir::system();
-    disk.write_whole(path, text.as_bytes())
-        .map_err(Failure::resources)?;
-    console::tell(&format!("wrote {}", path.display()));
-    Ok(())
 }
 
 fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {

@@ -162,30 +162,6 @@ fn the_command_of_a_run_trains_it_again() {
 }
 
 #[test]
-fn a_comparison_is_written_as_a_page() {
-    let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["model.pe={kind=\"rope\"}"]), 0);
-    let runs = scratch.runs().join("tiny");
-    let out = scratch.directory.path().join("compare.html");
-    let compare = |out: &Path| {
-        let mut program = longreach();
-        program
-            .arg("compare")
-            .arg(&runs)
-            .arg(&runs)
-            .arg("--out")
-            .arg(out);
-        program.output().unwrap()
-    };
-    exits(&compare(&out), 0);
-    let page = std::fs::read_to_string(&out).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.contains("No setting differs."));
-    let refused = compare(&out.with_extension("pdf"));
-    exits(&refused, 2);
-    assert!(crate::common::stderr(&refused).contains("end in .html or .md"));
-}
-
-#[test]
 fn lists_in_a_pipe_have_a_width() {
     let width = |columns: Option<&str>| {
         let mut program = longreach();

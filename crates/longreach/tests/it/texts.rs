@@ -232,7 +232,6 @@ fn commands_without_anything_to_work_on() {
         &["gather", "empty", "--out", "x.jsonl"],
         &["compare", "nowhere", "empty"],
         &["compare", "empty", "empty"],
-        &["compare", "empty", "empty", "--out", "page.pdf"],
         &["export", "empty", "--format", "tensorboard", "--out", "x"],
         &["export", "empty", "--format", "excel", "--out", "x"],
         &["eval", "nowhere"],

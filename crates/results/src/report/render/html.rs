@@ -60,13 +60,6 @@ pub(super) fn context(document: &Document) -> Value {
         configs => configs.collect::<Vec<_>>(),
         lists => lists.collect::<Vec<_>>(),
         defs => Value::from_safe_string(definitions()),
-        ..frame()
-    }
-}
-
-/// Script and style sheet, which all pages share.
-pub(super) fn frame() -> Value {
-    context! {
         script => Value::from_safe_string(SCRIPT.into()),
         script_hash => SCRIPT_HASH,
         style => Value::from_safe_string(STYLE.into()),

@@ -23,5 +23,5 @@ mod terminal;
 mod texts;
 
 pub(crate) use csv::{csv_text, results_csv, summaries_csv};
-pub(crate) use templates::{compared_page, html, latex, markdown};
+pub(crate) use templates::{html, latex, markdown};
 pub(crate) use terminal::terminal;

@@ -39,12 +39,6 @@ const HTML: Markup = Markup {
     escape: None,
 };
 
-const COMPARED: Markup = Markup {
-    file: "compare.html",
-    template: include_str!("page/compare.html.j2"),
-    escape: None,
-};
-
 /// GitHub-flavoured Markdown.
 pub(crate) fn markdown(document: &Document) -> Result<String, ReportError> {
     MARKDOWN.render(whole(document))
@@ -58,11 +52,6 @@ pub(crate) fn latex(document: &Document) -> Result<String, ReportError> {
 /// One page with nothing to load; the figures are inline.
 pub(crate) fn html(document: &Document) -> Result<String, ReportError> {
     HTML.render(page::context(document))
-}
-
-/// The page of two sets of records side by side. `context`: what its template names.
-pub(crate) fn compared_page(context: Value) -> Result<String, ReportError> {
-    COMPARED.render(context! { ..context, ..page::frame() })
 }
 
 impl Markup {

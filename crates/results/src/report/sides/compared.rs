@@ -25,9 +25,6 @@ pub struct ComparedSetting {
     pub unit: String,
     /// Test lengths in both, ascending.
     pub lengths: Vec<usize>,
-    /// The same as tables head them: `100`, or `51..100` for a range.
-    #[serde(skip)]
-    pub headings: Vec<String>,
     /// Test lengths that only the first set has.
     pub lengths_only_first: Vec<usize>,
     /// Test lengths that only the second set has.
@@ -96,7 +93,6 @@ pub(super) fn compare(
         definition: first.definition(metric),
         lower_is_better: metric::lower_is_better(metric),
         unit: first.task.unit.clone(),
-        headings: lengths.iter().map(|len| first.length(*len)).collect(),
         lengths,
         lengths_only_first: only(first, second),
         lengths_only_second: only(second, first),

@@ -8,14 +8,10 @@
 //! verdict.rs   better, worse, or neither
 //! compared.rs  the scores of a pair of settings
 //! text.rs      the comparison as text
-//! page.rs      the comparison as Markdown
-//! html.rs      the comparison as a page
 //! ```
 
 mod changes;
 mod compared;
-mod html;
-mod page;
 mod pairs;
 mod spec;
 mod text;

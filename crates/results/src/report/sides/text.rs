@@ -35,7 +35,7 @@ impl SideBySide {
     }
 
     /// What both have in common, in one line.
-    pub(super) fn common(&self) -> String {
+    fn common(&self) -> String {
         let seeds: Vec<String> = self
             .first
             .seeds
@@ -90,7 +90,7 @@ impl SideBySide {
     }
 
     /// How many scores have which verdict.
-    pub(super) fn summary(&self) -> String {
+    fn summary(&self) -> String {
         let counted = Verdict::ALL.iter().filter_map(|verdict| {
             let count = self.count(*verdict);
             (count > 0).then(|| format!("{count} {}", verdict.to_string().to_lowercase()))
@@ -125,7 +125,7 @@ impl fmt::Display for Side {
 
 impl Change {
     /// `-key = value` and `+key = value`.
-    pub(super) fn lines(&self) -> [String; 2] {
+    fn lines(&self) -> [String; 2] {
         [('-', &self.first), ('+', &self.second)].map(|(sign, value)| match value {
             Some(value) => format!("{sign}{} = {value}", self.key),
             None => format!("{sign}{} is unset", self.key),
@@ -134,7 +134,7 @@ impl Change {
 }
 
 /// Which methods a change is about.
-pub(super) fn about(change: &Change) -> String {
+fn about(change: &Change) -> String {
     if change.methods.is_empty() {
         "all methods".to_owned()
     } else {
@@ -144,7 +144,7 @@ pub(super) fn about(change: &Change) -> String {
 
 impl ComparedSetting {
     /// `perplexity (lower is better), text, trained at 64 bytes`
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         let direction = if self.lower_is_better {
             "lower is better"
         } else {
@@ -154,7 +154,7 @@ impl ComparedSetting {
     }
 
     /// How a difference is to be read.
-    pub(super) fn how(&self) -> String {
+    fn how(&self) -> String {
         let interval = if metric::is_share(&self.metric) {
             format!("[{SHARE_INTERVAL}]")
         } else {
@@ -167,7 +167,7 @@ impl ComparedSetting {
     }
 
     /// What is in one of both only, a line each.
-    pub(super) fn only(&self) -> Vec<String> {
+    fn only(&self) -> Vec<String> {
         let lengths = |lens: &[usize]| {
             let lens: Vec<String> = lens.iter().map(usize::to_string).collect();
             let word = if lens.len() == 1 { "length" } else { "lengths" };
