@@ -33,8 +33,6 @@ pub const ATTENTION_DISTANCE: &str = "attention_distance";
 pub const RATIO: &str = "ratio";
 /// A difference on [`Scale::Log`]: 0.05 for 5 % more.
 pub(crate) const CHANGE: &str = "relative_change";
-/// The longest test length with enough of the in-length score, in the task's unit.
-pub(crate) const KEPT_TO: &str = "kept_to";
 /// The share of the in-length score, averaged over log2 of the length.
 pub(crate) const KEPT_AREA: &str = "kept_area";
 
@@ -158,12 +156,6 @@ pub const METRICS: &[MetricDef] = &[
         name: CHANGE,
         decimals: Decimals::Percent,
         definition: "relative change, exp of the mean difference of logarithms, less 1",
-        ..SCORE
-    },
-    MetricDef {
-        name: KEPT_TO,
-        decimals: Decimals::Whole,
-        definition: "longest test length with enough of the in-length score",
         ..SCORE
     },
     MetricDef {
@@ -344,6 +336,12 @@ pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
     out
 }
 
+/// Whether a table of a metric would repeat what a report shows elsewhere: bits per byte are the
+/// logarithm of the perplexity, and exact matches by depth are the numbers of a figure.
+pub(crate) fn is_repetition(metric: &str, lead: &str) -> bool {
+    metric == BITS_PER_BYTE && lead == PERPLEXITY || depth(metric).is_some()
+}
+
 /// A stored or derived metric of one evaluation, with the count it is a mean over.
 pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)> {
     if let Some(stored) = row.metrics.get(metric) {
@@ -413,7 +411,6 @@ mod tests {
             "loss_nats",
             PERPLEXITY,
             RATIO,
-            KEPT_TO,
             KEPT_AREA,
             "attention_distance_1_1",
             "exact_matches",

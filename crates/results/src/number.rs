@@ -7,8 +7,6 @@ pub enum Decimals {
     Three,
     /// About three significant digits.
     Significant,
-    /// None.
-    Whole,
     /// In percent, about two significant digits.
     Percent,
 }
@@ -18,7 +16,6 @@ impl Decimals {
     pub(crate) fn of(self, value: f64) -> usize {
         match self {
             Decimals::Significant => significant(value),
-            Decimals::Whole => 0,
             Decimals::Percent => match 100.0 * value.abs() {
                 v if v < 1.0 => 2,
                 v if v < 100.0 => 1,
@@ -33,7 +30,7 @@ impl Decimals {
     pub(crate) fn unit(self) -> (f64, &'static str) {
         match self {
             Decimals::Percent => (100.0, " %"),
-            Decimals::Three | Decimals::Significant | Decimals::Whole => (1.0, ""),
+            Decimals::Three | Decimals::Significant => (1.0, ""),
         }
     }
 }

@@ -56,26 +56,6 @@ impl Setting<'_> {
         })
     }
 
-    /// The longest test length at which a run still has [`metric::KEPT`] of the in-length score of
-    /// its trained encoding, of those that gave a number; 0 where there is none.
-    pub(crate) fn kept_to(&self, method: &Method) -> Point {
-        let metric = self.lead();
-        // About no single length, and past training: an unconverged method has no value.
-        self.extrapolated(method, usize::MAX, Scale::Linear, |run| {
-            let here = Some(self.value_in_length(run, method, metric)?)
-                .filter(|&v| v > 0.0)
-                .ok_or(Absent::Missing)?;
-            let is_kept = |len: &usize| {
-                value_at(run, &method.variant, metric, *len)
-                    .is_ok_and(|v| metric::is_kept(metric, v, here))
-            };
-            self.lengths_from_in_length()
-                .rev()
-                .find(is_kept)
-                .map_or(Ok(0.0), |len| Ok(len as f64))
-        })
-    }
-
     /// Mean over log2 of the length, from the in-length one to the longest tested, of the share of
     /// the in-length score.
     pub(crate) fn kept_area(&self, method: &Method) -> Point {

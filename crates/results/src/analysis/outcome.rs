@@ -1,7 +1,7 @@
 //! What the points of a setting amount to: how far a method keeps its score, and which is best.
 
 use super::learned::InLength;
-use super::point::Point;
+use super::point::{Absent, Point};
 use super::setting::{Method, Setting};
 use crate::metric::{self, better_first};
 use crate::stats::Estimate;
@@ -58,6 +58,23 @@ impl Setting<'_> {
             reach.test_len = Some(len);
         }
         Some(reach)
+    }
+
+    /// [`reach`](Self::reach) as a multiple of the training length: `≥ 16x`; `1x` where the score is
+    /// lost at the first longer length, `none` where a variant has lost it in length.
+    pub(crate) fn reach_text(&self, method: &Method) -> String {
+        let Some(reach) = self.reach(method) else {
+            return match self.converged(method) {
+                InLength::Unconverged(_) => Absent::Unconverged.name().into(),
+                InLength::Converged | InLength::Untested => "-".into(),
+            };
+        };
+        match reach.test_len {
+            _ if !reach.in_length => "none".into(),
+            None => "1x".into(),
+            Some(len) if reach.is_longest => format!("≥ {}", self.times(len)),
+            Some(len) => self.times(len),
+        }
     }
 
     /// The one method that is better than chance and than every other, by intervals that share no

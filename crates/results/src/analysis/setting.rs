@@ -357,6 +357,8 @@ fn setting<'a>(
     let first: BTreeSet<String> = metrics.iter().cloned().collect();
     let mut all_metrics = metrics.clone();
     all_metrics.extend(recorded.into_iter().filter(|extra| !first.contains(extra)));
+    let lead = metrics[0].clone();
+    metrics.retain(|metric| *metric == lead || !metric::is_repetition(metric, &lead));
     if metrics.len() > MOST_METRICS {
         notes.push(format!(
             "{name}: {} metrics; the first {MOST_METRICS} have a table, all are in results.csv.",

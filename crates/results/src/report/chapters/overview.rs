@@ -1,13 +1,11 @@
 //! The chapter that opens a report on several settings: methods by settings, with how far each
 //! method keeps its score, and how much of it at one multiple of the training length.
 
-use crate::analysis::learned::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::kept as kept_rule;
 use crate::report::document::{Cell, Chapter, Layout, Section, Table};
 use crate::report::pages::{self, ExperimentPage};
-use crate::text::times;
 use std::collections::BTreeMap;
 
 /// Methods from which on those of a single setting are left to its own tables.
@@ -129,31 +127,14 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
     });
     // The training length itself is the pale end of the colours.
     let most = longest.fold(2.0, f64::max).log2();
-    let cell = |setting: &Setting<'_>, method: &Method| -> Cell {
-        let Some(reach) = setting.reach(method) else {
-            return match setting.converged(method) {
-                InLength::Unconverged(_) => "not converged".into(),
-                InLength::Converged | InLength::Untested => "-".into(),
-            };
-        };
-        if !reach.in_length {
-            return Cell {
-                heat: Some(0.0),
-                ..Cell::from("none")
-            };
-        }
-        let Some(len) = reach.test_len else {
-            return Cell {
-                heat: Some(0.0),
-                ..Cell::from("1x")
-            };
-        };
+    let heat = |setting: &Setting<'_>, method: &Method| -> Option<f64> {
+        let len = setting.reach(method)?.test_len.unwrap_or_default();
         let ratio = len as f64 / setting.task.train_len.max(1) as f64;
-        let sign = if reach.is_longest { "≥ " } else { "" };
-        Cell {
-            heat: Some((ratio.log2() / most).clamp(0.0, 1.0)),
-            ..Cell::from(format!("{sign}{}", times(ratio)))
-        }
+        Some((ratio.log2() / most).clamp(0.0, 1.0))
+    };
+    let cell = |setting: &Setting<'_>, method: &Method| Cell {
+        heat: heat(setting, method),
+        ..Cell::from(setting.reach_text(method))
     };
     Table {
         slug: "overview-reach".into(),

@@ -1,7 +1,7 @@
 //! CSV files: every number, and every summary over seeds.
 
 use crate::analysis::groups::{Group, Run};
-use crate::analysis::learned::Learned;
+use crate::analysis::learned::{InLength, Learned};
 use crate::analysis::point::{Absent, Point};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
@@ -258,7 +258,7 @@ pub(crate) fn summaries_csv(
                 row("", quantity, String::new(), &setting.learning(method));
             }
             if setting.in_length.is_some() && setting.longer().next().is_some() {
-                row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
+                row("", "reach", String::new(), &reach_point(setting, method));
                 row(
                     "",
                     metric::KEPT_AREA,
@@ -297,6 +297,33 @@ fn learned_share(learned: &Learned) -> Point {
         runs: learned.seeds.len(),
         failed: 0,
         absent: BTreeSet::from([absent]),
+    }
+}
+
+/// The longest length up to which the mean score is kept: the training length where it is lost at
+/// the first longer one, 0 where a variant has lost it there.
+fn reach_point(setting: &Setting<'_>, method: &Method) -> Point {
+    let Some(reach) = setting.reach(method) else {
+        return Point {
+            values: Vec::new(),
+            estimate: None,
+            runs: setting.groups[method.group].runs.len(),
+            failed: 0,
+            absent: BTreeSet::from([match setting.converged(method) {
+                InLength::Unconverged(_) => Absent::Unconverged,
+                InLength::Converged | InLength::Untested => Absent::Missing,
+            }]),
+        };
+    };
+    let kept = setting.in_length.filter(|_| reach.in_length);
+    let len = reach.test_len.or(kept).unwrap_or(0) as f64;
+    let (learned, all) = reach.seeds;
+    Point {
+        values: vec![(0, len); learned],
+        estimate: Estimate::of_mean(&[len]),
+        runs: learned,
+        failed: all - learned,
+        absent: BTreeSet::new(),
     }
 }
 

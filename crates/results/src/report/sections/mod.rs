@@ -8,7 +8,6 @@ pub(crate) mod baseline;
 mod cost;
 pub(crate) mod denominators;
 mod differences;
-mod extrapolation;
 pub(crate) mod methods;
 mod metric;
 mod reach;
@@ -29,10 +28,9 @@ use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
 
 /// The tables below the leading one, in the order of the report.
-const TABLES: [Tables; 11] = [
+const TABLES: [Tables; 10] = [
     selection::tables,
     reach::tables,
-    extrapolation::tables,
     metric::tables,
     baseline::tables,
     base::tables,

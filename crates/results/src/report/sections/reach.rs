@@ -1,7 +1,6 @@
-//! Reach: how far each method keeps its in-length score.
+//! Reach: how far each method keeps its in-length score, and how much of it.
 
-use crate::analysis::learned::InLength;
-use crate::analysis::point::{Absent, point_parts};
+use crate::analysis::point::point_parts;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::{
@@ -33,12 +32,18 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
                 metric::RATIO,
                 &setting.ratio(method, metric, longest),
             )),
+            Cell::number(point_parts(metric::KEPT_AREA, &setting.kept_area(method))),
         ]
     };
     let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
         format!(" (± {INTERVAL})")
     } else {
         String::new()
+    };
+    let share = if metric::lower_is_better(metric) {
+        format!("{metric} at {in_length} over {metric} there")
+    } else {
+        format!("{metric} there over {metric} at {in_length}")
     };
     Table {
         slug: slug(setting, "reach"),
@@ -50,11 +55,14 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             seeds_sentence(setting, metric),
         ),
         notes: format!(
-            "Reach: the longest test length up to which the means of all tested lengths do. ≥: nothing longer was tested; none: lost at the first longer \
-             length{}; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
-             {metric} at {in_length}, averaged over runs{}{interval}.{}{}",
+            "Reach: the longest test length up to which the means of all tested lengths do. ≥: \
+             nothing longer was tested; 1x: lost at the first longer length{}; -: no in-length \
+             score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
+             averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
+             averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \
+             for each seed; 1 keeps all of it.{}{}",
             if setting.has_variants() {
-                ", or in length"
+                "; none: a variant that has lost it in length"
             } else {
                 ""
             },
@@ -72,6 +80,7 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             "reach".into(),
             format!("{metric} at {longest}"),
             format!("ratio {longest}/{in_length}"),
+            "area".into(),
         ],
         rows: setting.methods.iter().map(row).collect(),
         keys: keys(setting),
@@ -79,19 +88,11 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
     }
 }
 
-/// `4x (256)`, `≥ 16x (1024)`, `none`, `not converged`, `-`.
+/// `4x (256)`, `≥ 16x (1024)`, `1x`, `none`, `not converged`, `-`.
 fn reach_text(setting: &Setting<'_>, method: &Method) -> String {
-    let Some(reach) = setting.reach(method) else {
-        return match setting.converged(method) {
-            InLength::Unconverged(_) => Absent::Unconverged.name().into(),
-            InLength::Converged | InLength::Untested => "-".into(),
-        };
-    };
-    match reach.test_len {
-        None => "none".into(),
-        Some(len) if reach.is_longest => {
-            format!("≥ {} ({})", setting.times(len), setting.length(len))
-        }
-        Some(len) => format!("{} ({})", setting.times(len), setting.length(len)),
+    let times = setting.reach_text(method);
+    match setting.reach(method).and_then(|reach| reach.test_len) {
+        Some(len) => format!("{times} ({})", setting.length(len)),
+        None => times,
     }
 }
