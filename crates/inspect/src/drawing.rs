@@ -4,7 +4,7 @@ use crate::digits::number;
 use crate::numbers::{Numbers, Rotary};
 use crate::subject::Subject;
 use burn::tensor::Device;
-use results::plot::{Heatmap, LinePlot, PlotError, Series};
+use results::plot::{Heatmap, LinePlot, Series};
 
 /// Side of a heat map: as many cells as are drawn without averaging.
 pub const CELLS: usize = 128;
@@ -28,13 +28,6 @@ impl Picture {
         match self {
             Self::Lines(plot) => plot.to_svg(),
             Self::Map(map) => map.to_svg(),
-        }
-    }
-
-    pub fn png(&self) -> Result<Vec<u8>, PlotError> {
-        match self {
-            Self::Lines(plot) => plot.to_png(),
-            Self::Map(map) => map.to_png(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures of an encoding, each as SVG and PNG.
+//! Pictures of an encoding, as SVG.
 
 use crate::digits::number;
 use crate::drawing::{CELLS, Drawing, LINES, LONGEST, POINTS, Picture, shown};
@@ -15,7 +15,7 @@ use support::exit::Failure;
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if the directory cannot be made or written.
+/// [`Exit::Resources`](crate::exit::Exit::Resources) if the directory cannot be made or written.
 pub fn write(
     subject: &Subject,
     numbers: &Numbers,
@@ -32,22 +32,16 @@ pub fn write(
         device,
     }
     .all(&mut pictures)?;
-    let mut files = Vec::new();
-    for (name, picture) in &pictures {
-        let png = picture
-            .png()
-            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-        files.push((format!("{name}.svg"), picture.svg().into_bytes()));
-        files.push((format!("{name}.png"), png));
-    }
+    let svg = |(name, picture): &(String, Picture)| (format!("{name}.svg"), picture.svg());
+    let files: Vec<(String, String)> = pictures.iter().map(svg).collect();
     // All pictures are drawn by now: one that cannot be drawn leaves no files.
     let help = "give --out a directory that can be written";
     fs_err::create_dir_all(directory)
         .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
-    let write = |(name, bytes): (String, Vec<u8>)| {
+    let write = |(name, svg): (String, String)| {
         let path = directory.join(name);
         rundir::system()
-            .write_whole(&path, &bytes)
+            .write_whole(&path, svg.as_bytes())
             .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
         Ok(path.display().to_string())
     };

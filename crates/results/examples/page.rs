@@ -13,7 +13,6 @@ fn main() -> ExitCode {
     let spec = ReportSpec {
         title: std::env::var("TITLE").unwrap_or_else(|_| "Which encoding lasts?".into()),
         assertions: std::env::var_os("ASSERTIONS").is_some(),
-        png: false,
         ..ReportSpec::default()
     };
     let written = find_records(roots)

@@ -31,7 +31,7 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write pictures (SVG and PNG) into this directory
+    /// Write pictures (SVG) into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

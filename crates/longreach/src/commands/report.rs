@@ -160,7 +160,7 @@ fn write(
 /// How long a report waits for another one that is being written into its directory.
 const WAIT_FOR_ANOTHER: Duration = Duration::from_secs(10);
 /// Endings of the files of reports.
-const ENDINGS: [&str; 6] = ["md", "html", "csv", "tex", "svg", "png"];
+const ENDINGS: [&str; 5] = ["md", "html", "csv", "tex", "svg"];
 /// Files that a note names.
 const MOST_NAMED: usize = 5;
 

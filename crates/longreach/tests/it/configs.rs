@@ -422,7 +422,6 @@ fn the_config_in_a_report_plans_the_same_runs() {
         let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
         let records: Vec<results::RunRecord> = plan.runs.iter().map(record).collect();
         let spec = results::ReportSpec {
-            png: false,
             formats: [results::Format::Md].into(),
             ..Default::default()
         };

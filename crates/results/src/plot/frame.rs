@@ -2,7 +2,7 @@
 
 use super::pen::{Font, Pen, TO_BASELINE};
 use super::series::Series;
-use super::style::{DOTS, INK, Look, MUTED, TEXT, text_width};
+use super::style::{DOTS, INK, LineStyle, MUTED, TEXT, text_width};
 use crate::text::name;
 
 /// The left edge of titles, and free space at the right.
@@ -57,7 +57,7 @@ impl Head<'_> {
         }
         if !self.subtitle.is_empty() {
             let font = Font {
-                color: &MUTED,
+                color: MUTED,
                 ..Font::START
             };
             pen.text((MARGIN, subtitle), self.subtitle, &font);
@@ -121,7 +121,7 @@ impl<'a> Legend<'a> {
 
     pub(super) fn draw(&self, pen: &mut Pen, x: f64, mut y: f64) {
         let muted = Font {
-            color: &MUTED,
+            color: MUTED,
             ..Font::START
         };
         if !self.heading.is_empty() && !self.rows.is_empty() {
@@ -130,17 +130,17 @@ impl<'a> Legend<'a> {
         }
         for (lines, series) in &self.rows {
             let sample = [(x, y), (x + LEGEND_SAMPLE, y)];
-            match series.map(|s| Look::of(s.style)) {
+            match series.map(|s| LineStyle::of(s.style)) {
                 Some(look) => {
-                    pen.polyline(&sample, &look.color, 2.0, look.dash);
-                    pen.marker((x + LEGEND_SAMPLE / 2.0, y), &look);
+                    pen.polyline(&sample, look.color, 2.0, look.dash);
+                    pen.markers(&[(x + LEGEND_SAMPLE / 2.0, y)], &look);
                 }
-                None => pen.polyline(&sample, &MUTED, 1.2, &DOTS),
+                None => pen.polyline(&sample, MUTED, 1.2, &DOTS),
             }
             // A line without points is named in grey.
             let has_points = series.is_some_and(|s| !s.points.is_empty());
             let font = Font {
-                color: if has_points { &INK } else { &MUTED },
+                color: if has_points { INK } else { MUTED },
                 ..Font::START
             };
             for (at, line) in lines.iter().enumerate() {

@@ -2,13 +2,10 @@
 
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described, wrapped};
 use super::page::PageFigure;
-use super::pen::{
-    FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text,
-};
+use super::pen::{FIXED, Font, Pen, Spot, TO_BASELINE, Target, xml_text};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
 use crate::text::name;
-use kuva::render::render::Scene;
 
 /// Least width and height of a cell, and of the space between matrices.
 const CELL: (f64, f64) = (42.0, 24.0);
@@ -59,16 +56,8 @@ impl Grids {
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
         let name = described(&self.title, &self.subtitle);
-        to_svg(&self.scene(Target::Svg), &name)
-    }
-
-    /// The figure as a PNG, from the same drawing.
-    ///
-    /// # Errors
-    ///
-    /// When the image cannot be encoded.
-    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
-        to_png(&self.scene(Target::Png), &self.title)
+        let (pen, size) = self.drawn(Target::File);
+        pen.svg(size, &name, "")
     }
 
     /// The figure for a page; it has no legend.
@@ -81,19 +70,17 @@ impl Grids {
         };
         let (rows, columns) = (all(&self.rows), all(&self.columns));
         let attributes = format!(" data-r=\"{rows}\" data-c=\"{columns}\"");
+        let (pen, size) = self.drawn(Target::Page);
         PageFigure {
-            svg: self.drawn(Target::Page).into_page(&name, &attributes),
+            svg: pen.svg(size, &name, &attributes),
             scales: vec!["linear"],
             heading: String::new(),
             entries: Vec::new(),
         }
     }
 
-    fn scene(&self, target: Target) -> Scene {
-        self.drawn(target).into_scene()
-    }
-
-    fn drawn(&self, target: Target) -> Pen {
+    /// The drawing and its size.
+    fn drawn(&self, target: Target) -> (Pen, Spot) {
         let across = self.grids.len().clamp(1, ACROSS);
         let down = self.grids.len().div_ceil(across).max(1);
         let cell = self.cell();
@@ -125,7 +112,7 @@ impl Grids {
         let step = height + GUTTER.1 + above;
         let page_height = (top + down as f64 * step - above + 16.0).ceil();
 
-        let mut pen = Pen::new(page_width, page_height, target);
+        let mut pen = Pen::new(target);
         head.draw(&mut pen, left);
         if is_page {
             head.name_y(&mut pen, left, &self.y_label);
@@ -145,7 +132,7 @@ impl Grids {
         }
         let x_label = (centre.max(MARGIN + below / 2.0), page_height - 14.0);
         pen.text(x_label, &self.x_label, &Font::MIDDLE);
-        pen
+        (pen, (page_width, page_height))
     }
 
     /// Width of a cell: that of the widest label of a column or text of a cell.
@@ -174,7 +161,7 @@ impl Grids {
             pen.text(at, label, &Font::END);
         }
         let group = format!("{FIXED} data-g=\"{}\"", xml_text(&grid.name));
-        pen.begin(Some(&group), None);
+        pen.begin(&group);
         for row in 0..self.rows.len() {
             let top = y + row as f64 * CELL.1;
             for column in 0..self.columns.len() {
@@ -185,7 +172,7 @@ impl Grids {
                 let Some(value) = value else { continue };
                 let font = Font {
                     size: TEXT - 1,
-                    color: &ink_on(value),
+                    color: ink_on(value),
                     ..Font::MIDDLE
                 };
                 let centre = (left + cell / 2.0, top + CELL.1 / 2.0 + 4.0);
@@ -210,15 +197,15 @@ impl Grids {
             pen.text((centre, bottom + 17.0), label, &font);
         }
         let right = x + cell * self.columns.len() as f64;
-        pen.line((x, bottom), (right, bottom), &FRAME, 1.0, &[]);
+        pen.line((x, bottom), (right, bottom), FRAME, 1.0, &[]);
         let reference = self.reference.as_ref();
         if let Some((at, text)) = reference.filter(|(at, _)| *at <= self.columns.len()) {
             let line = x + *at as f64 * cell;
-            pen.line((line, y - 4.0), (line, bottom + 5.0), &INK, 1.4, &REFERENCE);
+            pen.line((line, y - 4.0), (line, bottom + 5.0), INK, 1.4, &REFERENCE);
             if is_lowest {
                 let font = Font {
                     size: TEXT - 1,
-                    color: &MUTED,
+                    color: MUTED,
                     ..Font::MIDDLE
                 };
                 pen.text((line, bottom + 32.0), text, &font);
@@ -255,7 +242,6 @@ mod tests {
             "under the lowest of every column of matrices"
         );
         assert!(!svg.contains("NaN"));
-        assert!(grids.to_png().unwrap().starts_with(b"\x89PNG"));
         assert!(Grids::default().to_svg().starts_with("<svg"));
     }
 }

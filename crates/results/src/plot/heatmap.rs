@@ -2,9 +2,8 @@
 
 use super::axis::{Axis, index_ticks, with_room};
 use super::frame::{Head, MARGIN, described};
-use super::pen::{Font, Pen, PlotError, TO_BASELINE, Target, to_png, to_svg};
-use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, shade, text_width};
-use kuva::render::render::{Primitive, Scene};
+use super::pen::{Font, Pen, TO_BASELINE, Target};
+use super::style::{Color, FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, shade, text_width};
 
 /// Rows or columns beyond this are averaged in blocks: more cells than pixels help nobody.
 const MOST_CELLS: usize = 128;
@@ -39,20 +38,6 @@ pub struct Heatmap {
 impl Heatmap {
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
-        let name = described(&self.title, &self.subtitle);
-        to_svg(&self.scene(Target::Svg), &name)
-    }
-
-    /// The figure as a PNG, from the same drawing.
-    ///
-    /// # Errors
-    ///
-    /// When the image cannot be encoded.
-    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
-        to_png(&self.scene(Target::Png), &self.title)
-    }
-
-    fn scene(&self, target: Target) -> Scene {
         let cells = Cells::of(self);
         let subtitle = match (cells.block, self.subtitle.as_str()) {
             (1, s) => s.to_string(),
@@ -87,13 +72,14 @@ impl Heatmap {
             .ceil();
         let height = (area.bottom + 58.0).max(top + 120.0).ceil();
 
-        let mut pen = Pen::new(width, height, target);
+        let mut pen = Pen::new(Target::File);
         head.draw(&mut pen, left);
         area.draw_cells(&mut pen, &cells, range);
         self.draw_labels(&mut pen, &area, cells.block);
         self.draw_reference(&mut pen, &area, cells.block);
         self.draw_bar(&mut pen, &area, &scale, range);
-        pen.into_scene()
+        let name = described(&self.title, &self.subtitle);
+        pen.svg((width, height), &name, "")
     }
 
     fn columns(&self) -> usize {
@@ -125,10 +111,10 @@ impl Heatmap {
         let at = *at as f64 * area.side / block as f64;
         let (x, y) = (area.left + at, area.top + at);
         if x < area.right {
-            pen.line((x, area.top - 6.0), (x, area.bottom), &INK, 1.4, &REFERENCE);
+            pen.line((x, area.top - 6.0), (x, area.bottom), INK, 1.4, &REFERENCE);
             let font = Font {
                 size: TEXT - 1,
-                color: &MUTED,
+                color: MUTED,
                 ..Font::MIDDLE
             };
             // The name does not begin left of the matrix.
@@ -136,7 +122,7 @@ impl Heatmap {
             pen.text((centre, area.top - 10.0), name, &font);
         }
         if y < area.bottom {
-            pen.line((area.left, y), (area.right, y), &INK, 1.4, &REFERENCE);
+            pen.line((area.left, y), (area.right, y), INK, 1.4, &REFERENCE);
         }
     }
 
@@ -153,7 +139,7 @@ impl Heatmap {
         }
         for tick in &scale.ticks {
             let y = area.top + height * (1.0 - (tick.at - low) / (high - low));
-            pen.line((left + BAR, y), (left + BAR + 4.0, y), &FRAME, 1.0, &[]);
+            pen.line((left + BAR, y), (left + BAR + 4.0, y), FRAME, 1.0, &[]);
             pen.text(
                 (left + BAR + 8.0, y + TO_BASELINE),
                 &tick.label,
@@ -175,30 +161,26 @@ struct Area {
 
 impl Area {
     fn draw_cells(&self, pen: &mut Pen, cells: &Cells, (low, high): (f64, f64)) {
-        let place = |i: usize| {
-            let (row, col) = (i / cells.cols, i % cells.cols);
-            (
-                self.left + col as f64 * self.side,
-                self.top + row as f64 * self.side,
-            )
-        };
-        let (x, y) = (0..cells.values.len()).map(place).unzip();
-        let fill = |value: &f64| {
+        let fill = |value: f64| {
             if value.is_finite() {
                 shade((value - low) / (high - low))
             } else {
                 GAP
             }
         };
-        // Slightly larger than the cell: no seams between neighbours.
-        let size = vec![self.side + 0.3; cells.values.len()];
-        pen.push(Primitive::RectBatch {
-            x,
-            y,
-            w: size.clone(),
-            h: size,
-            fills: cells.values.iter().map(fill).collect(),
-        });
+        for (row, values) in cells.values.chunks(cells.cols.max(1)).enumerate() {
+            let y = self.top + row as f64 * self.side;
+            let fills: Vec<Color> = values.iter().map(|value| fill(*value)).collect();
+            let mut at = 0;
+            // Neighbours of one colour are one rectangle.
+            for run in fills.chunk_by(|a, b| a == b) {
+                let x = self.left + at as f64 * self.side;
+                // Slightly larger than the cells: no seams between neighbours.
+                let size = (run.len() as f64 * self.side + 0.3, self.side + 0.3);
+                pen.rect((x, y), size, run[0]);
+                at += run.len();
+            }
+        }
     }
 }
 
@@ -257,7 +239,9 @@ mod tests {
     #[test]
     fn large_maps_are_averaged() {
         let map = Heatmap {
-            values: vec![vec![1.0; 300]; 300],
+            values: (0..300)
+                .map(|row| (0..300).map(|at| (row * at) as f64).collect())
+                .collect(),
             ..Default::default()
         };
         let svg = map.to_svg();

@@ -1,15 +1,16 @@
 //! Lines with bands over a numeric axis.
 
 use super::axis::{Axis, is_drawable, with_room};
-use super::compact::{REFERENCE_GROUP, classes, letters, marker_class, number};
 use super::frame::{Head, Legend, MARGIN, described};
-use super::page::{self, PageFigure};
-use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text};
+use super::page::{self, PageFigure, classes, marker_class};
+use super::pen::{
+    Font, Pen, REFERENCE_GROUP, Spot, TO_BASELINE, Target, letters, number, xml_text,
+};
 use super::ranges::{other_axis, scale, x_axis, y_axis};
 use super::series::{LinePlot, Series};
-use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
-use kuva::render::color::Color;
-use kuva::render::render::Scene;
+use super::style::{
+    Color, DOTS, FRAME, GRID, LineStyle, MUTED, REFERENCE, TEXT, TITLE, text_width,
+};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
@@ -22,16 +23,8 @@ impl LinePlot {
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
         let name = described(&self.title, &self.subtitle);
-        to_svg(&self.scene(Target::Svg), &name)
-    }
-
-    /// The figure as a PNG, from the same drawing.
-    ///
-    /// # Errors
-    ///
-    /// When the image cannot be encoded.
-    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
-        to_png(&self.scene(Target::Png), &self.title)
+        let drawing = self.drawn(Target::File);
+        drawing.pen.svg(drawing.size, &name, "")
     }
 
     /// The figure for a page, with its legend. `is_small`: as few numbers as still show the lines,
@@ -57,10 +50,12 @@ impl LinePlot {
         let reference = reference.filter(|(at, _)| axis.holds(*at));
         let name = described(&self.title, &self.subtitle);
         let note = if self.log_y { "; log scale" } else { "" };
-        let (pen, attributes, has_other) = plot.drawn(Target::Page);
-        let other = has_other.then(|| scale(!self.log_y));
+        let drawing = plot.drawn(Target::Page);
+        let other = drawing.has_other.then(|| scale(!self.log_y));
         PageFigure {
-            svg: pen.into_page(&(name + note), &attributes),
+            svg: drawing
+                .pen
+                .svg(drawing.size, &(name + note), &drawing.attributes),
             scales: std::iter::once(scale(self.log_y)).chain(other).collect(),
             heading: self.legend.clone(),
             entries: page::entries(&plot.series, reference.map(|(_, name)| name)),
@@ -76,13 +71,8 @@ impl LinePlot {
         }
     }
 
-    fn scene(&self, target: Target) -> Scene {
-        self.drawn(target).0.into_scene()
-    }
-
-    /// The drawing; for a page also what its script reads, and whether it has another scale.
     #[expect(clippy::too_many_lines, reason = "one figure, part by part")]
-    fn drawn(&self, target: Target) -> (Pen, String, bool) {
+    fn drawn(&self, target: Target) -> Drawing {
         let is_page = target == Target::Page;
         let (x, y) = (x_axis(self), y_axis(self, is_page));
         let other = if is_page { other_axis(self, &y) } else { None };
@@ -116,16 +106,16 @@ impl LinePlot {
             .max(top + 12.0 + legend.height() + 12.0)
             .ceil();
 
-        let mut pen = Pen::new(width, height, target);
+        let mut pen = Pen::new(target);
         head.draw(&mut pen, left);
         if is_page {
             // Heights of points are read back for the other scale.
-            pen.page().is_fine = other.is_some();
+            pen.is_fine = other.is_some();
             let both = [(Some(&area.y), self.log_y), (other.as_ref(), !self.log_y)];
             for (axis, log) in both {
                 let Some(axis) = axis else { continue };
                 let class = if log == self.log_y { "y" } else { "y other" };
-                pen.begin(Some(&format!("class=\"{class}\"")), None);
+                pen.begin(&format!("class=\"{class}\""));
                 head.name_y(&mut pen, left, &self.y_name(log));
                 area.draw_y(&mut pen, axis);
                 pen.end();
@@ -141,14 +131,28 @@ impl LinePlot {
             let middle = ((left + area.right) / 2.0, (top + area.bottom) / 2.0);
             let font = Font {
                 size: TITLE,
-                color: &MUTED,
+                color: MUTED,
                 ..Font::MIDDLE
             };
             pen.text(middle, "no numbers", &font);
         }
-        let attributes = area.attributes(other.as_ref(), &places);
-        (pen, attributes, other.is_some())
+        Drawing {
+            pen,
+            size: (width, height),
+            attributes: area.attributes(other.as_ref(), &places),
+            has_other: other.is_some(),
+        }
     }
+}
+
+/// A drawn plot.
+struct Drawing {
+    pen: Pen,
+    size: Spot,
+    /// What the script of a page reads.
+    attributes: String,
+    /// Whether it has another scale.
+    has_other: bool,
 }
 
 /// The rectangle that the lines are drawn in, in pixels, and its axes.
@@ -216,7 +220,7 @@ impl Area<'_> {
     fn draw_y(&self, pen: &mut Pen, axis: &Axis) {
         for tick in &axis.ticks {
             let y = self.bottom - axis.share(tick.at) * HEIGHT;
-            pen.line((self.left, y), (self.right, y), &GRID, 1.0, &[]);
+            pen.line((self.left, y), (self.right, y), GRID, 1.0, &[]);
             pen.text((self.left - 8.0, y + TO_BASELINE), &tick.label, &Font::END);
         }
     }
@@ -224,8 +228,8 @@ impl Area<'_> {
     fn draw_x(&self, pen: &mut Pen) {
         for tick in &self.x.ticks {
             let x = self.x_of(tick.at);
-            pen.line((x, self.top), (x, self.bottom), &GRID, 1.0, &[]);
-            pen.line((x, self.bottom), (x, self.bottom + 5.0), &FRAME, 1.0, &[]);
+            pen.line((x, self.top), (x, self.bottom), GRID, 1.0, &[]);
+            pen.line((x, self.bottom), (x, self.bottom + 5.0), FRAME, 1.0, &[]);
         }
         let reference = self.plot.reference_x.as_ref().map(|r| r.0);
         for tick in with_room(&self.x.ticks, reference, &|v| self.x_of(v)) {
@@ -239,8 +243,8 @@ impl Area<'_> {
     fn draw_references(&self, pen: &mut Pen) {
         if let Some((at, _)) = self.reference_y() {
             let y = self.y_of(at);
-            pen.begin(Some(REFERENCE_GROUP), None);
-            pen.line((self.left, y), (self.right, y), &MUTED, 1.2, &DOTS);
+            pen.begin(REFERENCE_GROUP);
+            pen.line((self.left, y), (self.right, y), MUTED, 1.2, &DOTS);
             pen.end();
         }
         let reference_x = self.plot.reference_x.as_ref();
@@ -249,7 +253,7 @@ impl Area<'_> {
             pen.line(
                 (x, self.top - 6.0),
                 (x, self.bottom),
-                &MUTED,
+                MUTED,
                 1.4,
                 &REFERENCE,
             );
@@ -258,7 +262,7 @@ impl Area<'_> {
             let right = (self.right - half).max(self.left + half);
             let font = Font {
                 size: TEXT - 1,
-                color: &MUTED,
+                color: MUTED,
                 ..Font::MIDDLE
             };
             pen.text(
@@ -273,9 +277,9 @@ impl Area<'_> {
     /// Returns where points are, in words that the tips of a page refer to.
     fn draw_series(&self, pen: &mut Pen) -> Vec<String> {
         let series = &self.plot.series;
-        let drawn: Vec<(Look, Vec<Vec<Dot>>)> = series
+        let drawn: Vec<(LineStyle, Vec<Vec<Dot>>)> = series
             .iter()
-            .map(|s| (Look::of(s.style), self.stretches(s)))
+            .map(|s| (LineStyle::of(s.style), self.stretches(s)))
             .collect();
         let group = |class: &str, look: &str, index: usize, more: &str| {
             let key = page::key(&series[index], index);
@@ -284,10 +288,10 @@ impl Area<'_> {
         for (index, (look, stretches)) in drawn.iter().enumerate() {
             if stretches.iter().flatten().any(|dot| dot.band.is_some()) {
                 let classes = classes(series[index].style);
-                pen.begin(Some(&group("band", &classes, index, "")), None);
+                pen.begin(&group("band", &classes, index, ""));
                 stretches
                     .iter()
-                    .for_each(|dots| band(pen, dots, &look.color));
+                    .for_each(|dots| band(pen, dots, look.color));
                 pen.end();
             }
         }
@@ -299,10 +303,10 @@ impl Area<'_> {
             } else {
                 String::new()
             };
-            pen.begin(Some(&group("line", &classes, index, &seeds)), None);
+            pen.begin(&group("line", &classes, index, &seeds));
             for dots in stretches {
                 let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
-                pen.polyline(&line, &look.color, 2.0, look.dash);
+                pen.polyline(&line, look.color, 2.0, look.dash);
             }
             pen.end();
         }
@@ -315,20 +319,16 @@ impl Area<'_> {
             } else {
                 self.spread(&dots, index)
             };
-            if pen.is_page() {
-                let tips = tips(&series[index], &dots, &mut places);
-                let tips = tips.filter(|_| is_each).unwrap_or_default();
-                let class = marker_class(series[index].style);
-                pen.begin(Some(&group("point", &class, index, &tips)), None);
-                pen.page().markers(&marked);
-                pen.end();
-            } else {
-                marked.iter().for_each(|at| pen.marker(*at, look));
-            }
+            let tips = tips(&series[index], &dots, &mut places);
+            let tips = tips.filter(|_| is_each).unwrap_or_default();
+            let class = marker_class(series[index].style);
+            pen.begin(&group("point", &class, index, &tips));
+            pen.markers(&marked, look);
+            pen.end();
         }
         let corner = (self.left, self.bottom);
-        pen.line(corner, (self.right, self.bottom), &FRAME, 1.2, &[]);
-        pen.line((self.left, self.top), corner, &FRAME, 1.2, &[]);
+        pen.line(corner, (self.right, self.bottom), FRAME, 1.2, &[]);
+        pen.line((self.left, self.top), corner, FRAME, 1.2, &[]);
         places
     }
 
@@ -427,7 +427,7 @@ fn tips(series: &Series, dots: &[&Dot], places: &mut Vec<String>) -> Option<Stri
 }
 
 /// The band of a stretch: an area between neighbours, a bar at a point without any.
-fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
+fn band(pen: &mut Pen, dots: &[Dot], color: Color) {
     for piece in dots.split(|dot| dot.band.is_none()) {
         if let [single] = piece
             && let Some((a, b)) = single.band
@@ -440,12 +440,7 @@ fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
         // Along the lower ends and back along the upper ones.
         let lower = piece.iter().filter_map(|d| Some((d.at.0, d.band?.0)));
         let upper = piece.iter().rev().filter_map(|d| Some((d.at.0, d.band?.1)));
-        let corners = lower.chain(upper);
-        if pen.is_page() {
-            let corners: Vec<Spot> = corners.collect();
-            pen.page().area(&corners);
-        } else {
-            pen.outline(corners, color, (Color::None, 0.0), Some(0.14));
-        }
+        let corners: Vec<Spot> = lower.chain(upper).collect();
+        pen.area(&corners, color);
     }
 }

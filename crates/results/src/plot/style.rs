@@ -3,7 +3,17 @@
 //! Lines differ in colour (Okabe-Ito), marker and dash, so they stay distinct in print and without
 //! colour vision. Lengths are pixels of the SVG.
 
-use kuva::render::color::Color;
+use std::fmt;
+
+/// Red, green and blue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Color(pub u8, pub u8, pub u8);
+
+impl fmt::Display for Color {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
+    }
+}
 
 pub(super) const FONTS: &str = "DejaVu Sans, Verdana, Segoe UI, Helvetica, Arial, sans-serif";
 /// Size of a title.
@@ -13,45 +23,41 @@ pub(super) const TEXT: u32 = 12;
 /// Longest text drawn, in characters: the width of the picture depends on it.
 pub(super) const LONGEST: usize = 120;
 
-pub(super) const INK: Color = Color::Rgb(0x22, 0x22, 0x22);
-pub(super) const MUTED: Color = Color::Rgb(0x5a, 0x5a, 0x5a);
-pub(super) const FRAME: Color = Color::Rgb(0x8a, 0x8a, 0x8a);
-pub(super) const GRID: Color = Color::Rgb(0xe6, 0xe6, 0xe6);
-pub(super) const GAP: Color = Color::Rgb(0xdd, 0xdd, 0xdd);
-pub(super) const WHITE: Color = Color::Rgb(0xff, 0xff, 0xff);
+pub(super) const INK: Color = Color(0x22, 0x22, 0x22);
+pub(super) const MUTED: Color = Color(0x5a, 0x5a, 0x5a);
+pub(super) const FRAME: Color = Color(0x8a, 0x8a, 0x8a);
+pub(super) const GRID: Color = Color(0xe6, 0xe6, 0xe6);
+pub(super) const GAP: Color = Color(0xdd, 0xdd, 0xdd);
+pub(super) const WHITE: Color = Color(0xff, 0xff, 0xff);
 
 /// Okabe and Ito's palette, its yellow (illegible as a line on white) replaced by grey.
 const PALETTE: [Color; 8] = [
-    Color::Rgb(0x00, 0x72, 0xb2),
-    Color::Rgb(0xd5, 0x5e, 0x00),
-    Color::Rgb(0x00, 0x9e, 0x73),
-    Color::Rgb(0xe6, 0x9f, 0x00),
-    Color::Rgb(0xcc, 0x79, 0xa7),
-    Color::Rgb(0x56, 0xb4, 0xe9),
-    Color::Rgb(0x00, 0x00, 0x00),
-    Color::Rgb(0x80, 0x80, 0x80),
+    Color(0x00, 0x72, 0xb2),
+    Color(0xd5, 0x5e, 0x00),
+    Color(0x00, 0x9e, 0x73),
+    Color(0xe6, 0x9f, 0x00),
+    Color(0xcc, 0x79, 0xa7),
+    Color(0x56, 0xb4, 0xe9),
+    Color(0x00, 0x00, 0x00),
+    Color(0x80, 0x80, 0x80),
 ];
-/// The variable of a page's style sheet that stands for a colour, if there is one.
-pub(super) fn variable(color: &Color) -> Option<String> {
-    let rgb = |color: &Color| match color {
-        Color::Rgb(r, g, b) => Some((*r, *g, *b)),
-        _ => None,
-    };
-    let named = [
-        (INK, "ink"),
-        (MUTED, "muted"),
-        (FRAME, "frame"),
-        (GRID, "grid"),
-        (GAP, "gap"),
-        (WHITE, "card"),
-    ];
-    let own = rgb(color)?;
-    let is_own = |other: &Color| rgb(other) == Some(own);
-    let of_palette = || PALETTE.iter().position(is_own).map(|i| format!("s{i}"));
-    let found = named.iter().find(|(other, _)| is_own(other));
-    found
-        .map(|(_, name)| (*name).to_owned())
-        .or_else(of_palette)
+
+impl Color {
+    /// The variable of a page's style sheet that stands for it, if there is one.
+    pub(super) fn variable(self) -> Option<String> {
+        let named = [
+            (INK, "ink"),
+            (MUTED, "muted"),
+            (FRAME, "frame"),
+            (GRID, "grid"),
+            (GAP, "gap"),
+            (WHITE, "card"),
+        ];
+        let own = named.iter().find(|(color, _)| *color == self);
+        let own = own.map(|(_, name)| (*name).to_owned());
+        let at = || PALETTE.iter().position(|color| *color == self);
+        own.or_else(|| Some(format!("s{}", at()?)))
+    }
 }
 
 /// A dotted line: lengths of dash and gap.
@@ -61,7 +67,7 @@ pub(super) const REFERENCE: [f64; 2] = [5.0, 4.0];
 const DASHES: [&[f64]; 3] = [&[], &[7.0, 3.5], &DOTS];
 
 /// Colour, marker and dash of a line.
-pub(super) struct Look {
+pub(super) struct LineStyle {
     pub color: Color,
     pub marker: Marker,
     pub dash: &'static [f64],
@@ -122,19 +128,19 @@ impl Marker {
 /// Looks that differ.
 pub(super) const STYLES: usize = PALETTE.len() * DASHES.len();
 
-impl Look {
+impl LineStyle {
     /// Radius, fill, and colour and width of the edge of a round marker.
     pub(super) fn round(&self) -> (f64, Color, Color, f64) {
         match self.marker {
-            Marker::Ring => (3.8, WHITE, self.color.clone(), 1.8),
-            _ => (4.2, self.color.clone(), WHITE, 1.0),
+            Marker::Ring => (3.8, WHITE, self.color, 1.8),
+            _ => (4.2, self.color, WHITE, 1.0),
         }
     }
 
     /// The look of a style number. Numbers below [`STYLES`] all look different.
     pub(super) fn of(style: usize) -> Self {
         Self {
-            color: PALETTE[style % PALETTE.len()].clone(),
+            color: PALETTE[style % PALETTE.len()],
             marker: Marker::ALL[style % Marker::ALL.len()],
             dash: DASHES[style / PALETTE.len() % DASHES.len()],
         }
@@ -176,19 +182,20 @@ pub(super) fn shade(share: f64) -> Color {
     let i = (at.floor() as usize).min(STOPS.len() - 2);
     let mix = |a: f64, b: f64| (a + (b - a) * (at - i as f64)).round() as u8;
     let (a, b) = (STOPS[i], STOPS[i + 1]);
-    Color::Rgb(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+    Color(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
 /// The colour of text that is legible on [`shade`] of the same share.
 pub(super) fn ink_on(share: f64) -> Color {
-    let Color::Rgb(r, g, b) = shade(share) else {
-        return INK;
-    };
-    if luma((r, g, b)) > 140.0 { INK } else { WHITE }
+    if luma(shade(share)) > 140.0 {
+        INK
+    } else {
+        WHITE
+    }
 }
 
 /// Perceived brightness from 0 to 255 (Rec. 601).
-fn luma((r, g, b): (u8, u8, u8)) -> f64 {
+fn luma(Color(r, g, b): Color) -> f64 {
     0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
 }
 
@@ -201,7 +208,7 @@ mod tests {
     fn sixteen_looks_differ_without_colour() {
         let looks: BTreeSet<_> = (0..16)
             .map(|style| {
-                let look = Look::of(style);
+                let look = LineStyle::of(style);
                 let dash = DASHES.iter().position(|dash| *dash == look.dash);
                 (look.marker, dash)
             })
@@ -211,12 +218,8 @@ mod tests {
 
     #[test]
     fn ink_differs_from_its_ground() {
-        let parts = |color: Color| match color {
-            Color::Rgb(r, g, b) => luma((r, g, b)),
-            _ => panic!("not an RGB colour"),
-        };
         for value in [0.0, 0.3, 0.6, 1.0] {
-            let contrast = (parts(ink_on(value)) - parts(shade(value))).abs();
+            let contrast = (luma(ink_on(value)) - luma(shade(value))).abs();
             assert!(contrast > 90.0, "{value}");
         }
     }

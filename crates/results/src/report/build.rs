@@ -14,7 +14,6 @@ use crate::analysis::identity::MethodSpecs;
 use crate::analysis::roles::Roles;
 use crate::analysis::setting::{Setting, settings};
 use crate::claims::Claims;
-use crate::plot::PlotError;
 use crate::record::RunRecord;
 use crate::store::Excluded;
 use rayon::prelude::*;
@@ -75,17 +74,13 @@ pub fn report(
     let mut document = document(&roles, &excluded, &settings, spec, chapters, &pages);
     document.notes.extend(roles.notes());
     document.notes.extend(notes);
-    let pictures = pictures(&document, spec)?;
     files.extend(rendered(&document, &settings, spec)?);
     let pages = pages.par_iter().map(|page| {
         let text = render::html(&page.document)?;
         Ok(ReportFile::new(page.file.as_str(), text))
     });
     files.extend(pages.collect::<Result<Vec<_>, ReportError>>()?);
-    for Picture { slug, svg, png } in pictures {
-        files.push(ReportFile::new(format!("{slug}.svg"), svg));
-        files.extend(png.map(|bytes| ReportFile::new(format!("{slug}.png"), bytes)));
-    }
+    files.extend(pictures(&document));
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Report {
         files,
@@ -125,28 +120,12 @@ fn rendered(
     Ok(files)
 }
 
-/// A figure, drawn.
-struct Picture<'d> {
-    slug: &'d str,
-    svg: String,
-    /// Where asked for.
-    png: Option<Vec<u8>>,
-}
-
-/// Every figure, drawn in parallel: most of a report's time goes into compressing images.
-fn pictures<'d>(document: &'d Document, spec: &ReportSpec) -> Result<Vec<Picture<'d>>, PlotError> {
-    let figures: Vec<&'d Figure> = document.sections.iter().flat_map(|s| &s.figures).collect();
-    let draw = |figure: &&'d Figure| {
-        let png = if spec.png {
-            Some(figure.plot.to_png()?)
-        } else {
-            None
-        };
-        Ok(Picture {
-            slug: &figure.slug,
-            svg: figure.plot.to_svg(),
-            png,
-        })
+/// Every figure, drawn in parallel.
+fn pictures(document: &Document) -> Vec<ReportFile> {
+    let figures: Vec<&Figure> = document.sections.iter().flat_map(|s| &s.figures).collect();
+    let draw = |figure: &&Figure| {
+        let name = format!("{}.svg", figure.slug);
+        ReportFile::new(name, figure.plot.to_svg())
     };
     // A parallel map over a slice keeps its order, so files do not depend on the threads.
     figures.par_iter().map(draw).collect()

@@ -1,6 +1,6 @@
 //! A report before any markup: sections and chapters of tables and figures.
 
-use crate::plot::{Grids, LinePlot, PageFigure, PlotError};
+use crate::plot::{Grids, LinePlot, PageFigure};
 
 /// Everything that a report shows.
 pub(crate) struct Document {
@@ -321,13 +321,6 @@ impl Drawing {
         match self {
             Drawing::Lines(plot) => plot.to_page(is_small),
             Drawing::Grids(plot) => plot.to_page(),
-        }
-    }
-
-    pub(crate) fn to_png(&self) -> Result<Vec<u8>, PlotError> {
-        match self {
-            Drawing::Lines(plot) => plot.to_png(),
-            Drawing::Grids(plot) => plot.to_png(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Why there is no report.
 
-use crate::plot::PlotError;
 use crate::store::Excluded;
 use crate::text;
 
@@ -52,9 +51,6 @@ pub enum ReportError {
         /// What differs, in a few words.
         what: String,
     },
-    /// A figure failed.
-    #[error(transparent)]
-    Plot(#[from] PlotError),
     /// A file could not be rendered.
     #[error("cannot render {file}: {reason}")]
     Render {

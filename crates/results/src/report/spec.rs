@@ -33,8 +33,6 @@ pub struct ReportSpec {
     pub title: String,
     /// Which files.
     pub formats: BTreeSet<Format>,
-    /// Whether figures are also written as PNG.
-    pub png: bool,
     /// The method others are compared with, seed by seed: its name, or [`FIRST_METHOD`] for the
     /// first of each setting.
     pub baseline: Option<String>,
@@ -98,7 +96,6 @@ impl Default for ReportSpec {
         Self {
             title: "Longreach report".into(),
             formats: Format::ALL.into(),
-            png: true,
             baseline: None,
             claims: Claims::default(),
             assertions: false,

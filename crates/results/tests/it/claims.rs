@@ -513,7 +513,6 @@ fn text(records: &[RunRecord], spec: &ReportSpec, name: &str) -> String {
 #[test]
 fn the_chapter_against_the_source() {
     let spec = ReportSpec {
-        png: false,
         claims: published(),
         ..ReportSpec::default()
     };
@@ -559,7 +558,6 @@ fn the_chapter_against_the_source() {
         &records,
         &[],
         &ReportSpec {
-            png: false,
             ..ReportSpec::default()
         },
     )
@@ -569,7 +567,6 @@ fn the_chapter_against_the_source() {
         !text(
             &records,
             &ReportSpec {
-                png: false,
                 ..ReportSpec::default()
             },
             "report.md"
@@ -588,7 +585,6 @@ fn hostile_claims_are_text() {
     claims.claims[3].methods = vec![evil.repeat(100)];
     claims.published[0].source = evil.into();
     let spec = ReportSpec {
-        png: false,
         claims,
         ..ReportSpec::default()
     };
@@ -710,7 +706,6 @@ fn assertions_hold_fail_and_wait_for_records() {
 #[test]
 fn the_chapter_on_assertions() {
     let spec = ReportSpec {
-        png: false,
         assertions: true,
         ..ReportSpec::default()
     };

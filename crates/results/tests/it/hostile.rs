@@ -200,7 +200,6 @@ fn hostile_report(words: &[String]) -> Report {
     let spec = ReportSpec {
         title: words[0].clone(),
         order: words.to_vec(),
-        png: false,
         ..Default::default()
     };
     report(&records, &excluded, &spec).unwrap()
@@ -541,7 +540,7 @@ proptest! {
                 }
             }
         }
-        let report = report(&records, &[], &ReportSpec { png: false, ..Default::default() }).unwrap();
+        let report = report(&records, &[], &ReportSpec::default()).unwrap();
         for file in &report.files {
             let text = without_own_script(std::str::from_utf8(&file.bytes).unwrap());
             let bad = ["NaN", ">inf", "\"inf", "| inf", "-inf", ",inf"].iter().find_map(|bad| text.find(bad));
@@ -567,7 +566,6 @@ const EXTREMES: [f64; 14] = [
     1.0 + f64::EPSILON,
 ];
 
-/// The dashes of a line are laid by a loop of ours, for PNG alone: it must end.
 #[test]
 fn pictures_of_extreme_numbers_are_drawn() {
     for at in 0..EXTREMES.len() {
@@ -588,22 +586,20 @@ fn pictures_of_extreme_numbers_are_drawn() {
         };
         for (log_x, log_y) in [(false, false), (true, true)] {
             let series = vec![line(0), line(8), line(16)];
-            LinePlot {
+            let plot = LinePlot {
                 log_x,
                 log_y,
                 series,
                 reference_y: Some((values[0].1, "y".into())),
                 ..Default::default()
-            }
-            .to_png()
-            .unwrap();
+            };
+            check_markup("lines", &plot.to_svg(), &[]);
         }
-        Heatmap {
+        let map = Heatmap {
             values: vec![values.iter().map(|v| v.1).collect()],
             ..Default::default()
-        }
-        .to_png()
-        .unwrap();
+        };
+        check_markup("map", &map.to_svg(), &[]);
     }
 }
 
@@ -625,14 +621,14 @@ fn a_name_of_any_length_makes_a_picture_of_bounded_size() {
         run.labels[0].text = "W".repeat(100_000);
     }
     let report = report(&records, &[], &ReportSpec::default()).unwrap();
-    for png in report.files.iter().filter(|f| f.name.ends_with(".png")) {
-        let side = |at: usize| u32::from_be_bytes(png.bytes[at..at + 4].try_into().unwrap());
-        assert!(
-            side(16) < 6000 && side(20) < 3000,
-            "{} x {}",
-            side(16),
-            side(20)
-        );
+    for file in report.files.iter().filter(|f| f.name.ends_with(".svg")) {
+        let svg = std::str::from_utf8(&file.bytes).unwrap();
+        let side = |name: &str| -> f64 {
+            let value = svg.split(&format!(" {name}=\"")).nth(1).unwrap();
+            value.split('"').next().unwrap().parse().unwrap()
+        };
+        let sides = (side("width"), side("height"));
+        assert!(sides.0 < 3000.0 && sides.1 < 1500.0, "{sides:?}");
     }
     let bytes: usize = report.files.iter().map(|f| f.bytes.len()).sum();
     assert!(bytes < 2_000_000, "{bytes}");
@@ -662,7 +658,6 @@ fn metrics_that_share_a_file_name_do_not_share_a_file() {
         &records,
         &[],
         &ReportSpec {
-            png: false,
             ..Default::default()
         },
     )
@@ -703,7 +698,6 @@ fn methods_keep_names_of_their_own() {
         &records,
         &[],
         &ReportSpec {
-            png: false,
             ..Default::default()
         },
     )
@@ -766,7 +760,6 @@ fn heaps_of_unrelated_records_have_a_bound() {
         &records,
         &excluded,
         &ReportSpec {
-            png: false,
             ..Default::default()
         },
     )
@@ -856,7 +849,6 @@ fn writers_at_once_leave_whole_files() {
     let dir = tempfile::tempdir().unwrap();
     let spec = |title: &str| ReportSpec {
         title: title.into(),
-        png: false,
         ..Default::default()
     };
     let reports = ["one", "another, longer"]

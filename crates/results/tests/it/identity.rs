@@ -62,7 +62,6 @@ fn changed(value: &Value) -> Value {
 
 fn spec() -> ReportSpec {
     ReportSpec {
-        png: false,
         formats: [longreach_results::Format::Md].into(),
         ..ReportSpec::default()
     }

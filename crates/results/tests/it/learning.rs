@@ -14,7 +14,6 @@ fn text(report: &Report, name: &str) -> String {
 fn spec(formats: &[Format]) -> ReportSpec {
     ReportSpec {
         title: "Long enough?".into(),
-        png: false,
         formats: formats.iter().copied().collect(),
         ..ReportSpec::default()
     }
@@ -218,9 +217,5 @@ fn pages_show_it_in_grey() {
     );
     // Six lengths and the change of rope and its two variants.
     let grey = page.matches("<td class=\"learning\">").count();
-    assert_eq!(
-        grey + page.matches(" learning\">").count(),
-        3 * 7,
-        "{grey}"
-    );
+    assert_eq!(grey + page.matches(" learning\">").count(), 3 * 7, "{grey}");
 }

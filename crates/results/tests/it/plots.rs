@@ -50,6 +50,5 @@ fn hostile_names_and_numbers_are_harmless() {
             && !svg.contains('\u{1}')
     );
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
-    assert!(plot.to_png().unwrap().starts_with(b"\x89PNG"));
     assert!(LinePlot::default().to_svg().contains("no numbers"));
 }

@@ -35,7 +35,6 @@ fn runs_of(
 fn markdown(records: &[RunRecord]) -> String {
     let spec = ReportSpec {
         formats: [Format::Md].into(),
-        png: false,
         ..Default::default()
     };
     let report = report(records, &[], &spec).unwrap();

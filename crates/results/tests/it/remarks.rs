@@ -26,7 +26,6 @@ fn sealed() -> Vec<RunRecord> {
 /// The names in the leading table, its caption, and the whole report.
 fn shown(records: &[RunRecord]) -> (Vec<String>, String, String) {
     let spec = ReportSpec {
-        png: false,
         ..ReportSpec::default()
     };
     let report = report(records, &[], &spec).unwrap();

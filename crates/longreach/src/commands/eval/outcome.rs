@@ -45,7 +45,6 @@ impl Outcome {
             .collect();
         let spec = ReportSpec {
             formats: [].into(),
-            png: false,
             ..ReportSpec::default()
         };
         let summary = report(&records, &[], &spec)
