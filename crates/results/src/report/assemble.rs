@@ -6,6 +6,7 @@ use super::config;
 use super::document::{Chapter, Document, Figure, Section};
 use super::error::place;
 use super::finding::unconverged;
+use super::folds::fold;
 use super::pages::{self, ExperimentPage};
 use super::sections::{Whole, section};
 use super::spec::ReportSpec;
@@ -44,7 +45,10 @@ pub(super) fn document(
     let mut sections: Vec<Section> = settings.iter().map(of).collect();
     limit_figures(&mut sections, &mut notes);
     name_files(&mut sections, &mut chapters);
-    chapters.extend(overview::chapter(settings, &sections, pages));
+    let overview = overview::chapter(settings, &sections, pages);
+    let has_overview = overview.is_some();
+    chapters.splice(0..0, overview);
+    fold(&mut sections, &chapters, has_overview);
     let excluded = excluded
         .iter()
         .map(|e| format!("{}: {}", place(e), e.reason));

@@ -229,6 +229,8 @@ pub(crate) struct Table {
     pub definition: String,
     /// Whether the table itself is folded away where the markup can.
     pub is_folded: bool,
+    /// Whether an overview of several settings shows what it says.
+    pub is_in_overview: bool,
     /// Whether only the page shows it: what was measured differs where the records are the same,
     /// and the other files are the same then.
     pub is_for_page: bool,

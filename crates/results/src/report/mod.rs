@@ -6,6 +6,7 @@
 //! canonical.rs    records in canonical order, each run once
 //! assemble.rs     the document: sections, chapters, lists
 //! document.rs     its types, before any markup
+//! folds.rs        which tables are folded away
 //! experiments.rs  a page for each of several experiments
 //! pages.rs        links between pages
 //! sections/       tables of a setting, one file each
@@ -33,6 +34,7 @@ mod error;
 mod experiments;
 mod figures;
 mod finding;
+mod folds;
 mod output;
 mod pages;
 mod remarks;

@@ -325,7 +325,11 @@ fn check_markdown(text: &str, figures: usize) {
             continue;
         }
         // A fold of ours, which holds no name of a record.
-        let folds = ["How to read it", "Table", "Definitions"];
+        let folds = [
+            "How to read it",
+            "Table",
+            "More tables, figures and definitions",
+        ];
         let is_fold = |name: &str| line == format!("<details><summary>{name}</summary>");
         if line == "</details>" || folds.into_iter().any(is_fold) {
             columns = None;

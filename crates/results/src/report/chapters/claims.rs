@@ -54,7 +54,7 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
             tables: lists
                 .chain(correlated.map(|columns| correlation_table(columns)))
                 .collect(),
-            is_first: false,
+            is_first: true,
         },
         csv: vec![claims_csv(claims, &outcomes), correlations_csv(&columns)],
         notes: outcomes

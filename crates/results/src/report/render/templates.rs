@@ -12,6 +12,8 @@ use crate::report::error::ReportError;
 use crate::text::printable;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, Value, context};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 /// A markup: its file, its template, and how text is escaped for it.
 struct Markup {
@@ -81,6 +83,12 @@ impl Markup {
             }
         }
         env.add_filter("link", |link: &str| escape::address(link));
+        // What an earlier table said is not said again.
+        let said = Mutex::new(BTreeSet::new());
+        env.add_filter("once", move |text: String| {
+            let is_new = said.lock().is_ok_and(|mut said| said.insert(text.clone()));
+            if is_new { text } else { String::new() }
+        });
         env.add_filter("latex_comment", |text: &str| {
             Value::from_safe_string(escape::latex_comment(text))
         });

@@ -110,7 +110,13 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
         };
         let own = rows.len();
         let all = |len| setting.point(method, metric, len);
-        rows.push(cells(method.name.clone() + &method.training, &all));
+        // Once for each method, in the leading table.
+        let training = if metric == setting.lead() {
+            method.training.as_str()
+        } else {
+            ""
+        };
+        rows.push(cells(method.name.clone() + training, &all));
         row_keys.push(key);
         let learned = setting.learned(method);
         if learned.is_partial() {

@@ -1,6 +1,6 @@
 //! The sections of a report: for each setting its tables, figures and definitions.
 //!
-//! A new table is a file beside this one with `fn tables`, and one line in [`TABLES`].
+//! A new table is a file beside this one with `fn tables`, and one line in [`TABLES`] or [`DETAILS`].
 
 mod attention;
 mod base;
@@ -28,15 +28,19 @@ use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
 
 /// The tables below the leading one, in the order of the report.
-const TABLES: [Tables; 10] = [
+const TABLES: [Tables; 5] = [
     selection::tables,
     reach::tables,
-    metric::tables,
     baseline::tables,
     base::tables,
+    cost::tables,
+];
+
+/// The tables below those, which are folded away.
+const DETAILS: [Tables; 5] = [
+    metric::tables,
     attention::tables,
     denominators::tables,
-    cost::tables,
     methods::tables,
     runs::tables,
 ];
@@ -48,6 +52,16 @@ const MOST_DIFFERENCES: usize = 12_000;
 pub(super) struct Whole {
     pub settings: usize,
     pub runs: usize,
+}
+
+fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
+    let of = |tables: &Tables| tables(setting, spec);
+    let folded = |table: Table| Table {
+        is_folded: true,
+        ..table
+    };
+    let details = DETAILS.iter().flat_map(of).map(folded);
+    TABLES.iter().flat_map(of).chain(details).collect()
 }
 
 /// The section of one setting. `pages`: those that show its runs, none where this one does.
@@ -74,10 +88,7 @@ pub(super) fn section(
         slug: name.into(),
         finding: finding(setting, spec),
         lead: with_remarks(metric::table(setting, setting.lead()), setting),
-        tables: TABLES
-            .iter()
-            .flat_map(|tables| tables(setting, spec))
-            .collect(),
+        tables: tables(setting, spec),
         figures: figures(setting, spec),
         differences: if is_page {
             // Of many runs there is room for fewer.

@@ -22,28 +22,13 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
     let row = |method: &Method| -> Vec<Cell> {
         vec![
             method.name.as_str().into(),
-            Cell::number(point_parts(
-                metric,
-                &setting.point(method, metric, in_length),
-            )),
             reach_text(setting, method).into(),
-            Cell::number(point_parts(metric, &setting.point(method, metric, longest))),
             Cell::number(point_parts(
                 metric::RATIO,
                 &setting.ratio(method, metric, longest),
             )),
             Cell::number(point_parts(metric::KEPT_AREA, &setting.kept_area(method))),
         ]
-    };
-    let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
-        format!(" (± {INTERVAL})")
-    } else {
-        String::new()
-    };
-    let share = if metric::lower_is_better(metric) {
-        format!("{metric} at {in_length} over {metric} there")
-    } else {
-        format!("{metric} there over {metric} at {in_length}")
     };
     Table {
         slug: slug(setting, "reach"),
@@ -54,31 +39,12 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             setting.unit_count(setting.task.train_len),
             seeds_sentence(setting, metric),
         ),
-        notes: format!(
-            "Reach: the longest test length up to which the means of all tested lengths do. ≥: \
-             nothing longer was tested; 1x: lost at the first longer length{}; -: no in-length \
-             score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
-             averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
-             averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \
-             for each seed; 1 keeps all of it.{}{}",
-            if setting.has_variants() {
-                "; none: a variant that has lost it in length"
-            } else {
-                ""
-            },
-            match metric::scale(metric) {
-                Scale::Linear => "",
-                Scale::Log => " in nats",
-            },
-            variants_note(setting),
-            seeds_notes(setting, metric),
-        ),
+        notes: notes(setting, in_length, longest),
         definition: definition(setting, metric),
+        is_in_overview: true,
         columns: vec![
             "method".into(),
-            format!("{metric} at {in_length}"),
             "reach".into(),
-            format!("{metric} at {longest}"),
             format!("ratio {longest}/{in_length}"),
             "area".into(),
         ],
@@ -86,6 +52,40 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         keys: keys(setting),
         ..Table::default()
     }
+}
+
+/// How to read the columns.
+fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
+    let metric = setting.lead();
+    let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
+        format!(" (± {INTERVAL})")
+    } else {
+        String::new()
+    };
+    let share = if metric::lower_is_better(metric) {
+        format!("{metric} at {in_length} over {metric} there")
+    } else {
+        format!("{metric} there over {metric} at {in_length}")
+    };
+    format!(
+        "Reach: the longest test length up to which the means of all tested lengths do. ≥: \
+         nothing longer was tested; 1x: lost at the first longer length{}; -: no in-length \
+         score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
+         averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
+         averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \
+         for each seed; 1 keeps all of it.{}{}",
+        if setting.has_variants() {
+            "; none: a variant that has lost it in length"
+        } else {
+            ""
+        },
+        match metric::scale(metric) {
+            Scale::Linear => "",
+            Scale::Log => " in nats",
+        },
+        variants_note(setting),
+        seeds_notes(setting, metric),
+    )
 }
 
 /// `4x (256)`, `≥ 16x (1024)`, `1x`, `none`, `not converged`, `-`.
