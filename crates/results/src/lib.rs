@@ -61,8 +61,8 @@ pub mod toml_text;
 pub use claims::Claims;
 pub use record::{RunRecord, Seal};
 pub use report::{
-    Change, ComparedSetting, FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec,
-    RunTimings, Score, Side, SideBySide, SidesSpec, Verdict, report,
+    Change, ComparedSetting, ComparisonSpec, FIRST_METHOD, Format, RecordSet, Report, ReportError,
+    ReportFile, ReportSpec, RunTimings, Score, ScoreComparison, Verdict, report,
 };
 pub use store::{
     Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,

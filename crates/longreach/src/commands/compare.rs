@@ -1,13 +1,13 @@
-//! `longreach compare`: sets of records side by side, and whether they agree.
+//! `longreach compare`: the differences of sets of records, and whether they agree.
 
 use crate::commands::records::{exist, tell_unsealed};
 use results::compare::{Closeness, Comparison};
-use results::{ReportError, RunRecord, SideBySide, SidesSpec, find_records};
+use results::{ComparisonSpec, ReportError, RunRecord, ScoreComparison, find_records};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 
-/// Compare sets of records side by side: configs, weights, losses, every score
+/// Compare sets of records: configs, weights, losses, every score
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -50,7 +50,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let first = records(&arguments.first)?;
     let others = arguments.others.iter().map(|root| records(root));
     let others = others.collect::<Result<Vec<_>, _>>()?;
-    let spec = SidesSpec {
+    let spec = ComparisonSpec {
         metric: arguments.metric.clone(),
         tolerance: arguments.tolerance,
     };
@@ -58,7 +58,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     for (root, other) in arguments.others.iter().zip(&others) {
         let name = |path: &Path| path.display().to_string();
         let (a, b) = (name(&arguments.first), name(root));
-        let sides = SideBySide::of((&a, &first), (&b, other), &spec).map_err(refused)?;
+        let sides = ScoreComparison::of((&a, &first), (&b, other), &spec).map_err(refused)?;
         let same = (sides.runs_in_both > 0).then(|| Same::of(&first, other, arguments.tolerance));
         agrees &= match &same {
             Some(same) => same.agrees(),
@@ -102,7 +102,7 @@ impl Same {
 
 /// Prints one comparison. Where everything is identical there is nothing to show beside each
 /// other.
-fn print(sides: &SideBySide, same: Option<&Same>, all: bool) {
+fn print(sides: &ScoreComparison, same: Option<&Same>, all: bool) {
     if let Some(same) = same {
         console::print(&match same {
             Same::Exactly(compared) => compared.to_string(),

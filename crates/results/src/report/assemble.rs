@@ -8,7 +8,7 @@ use super::error::place;
 use super::finding::unconverged;
 use super::folds::fold;
 use super::pages::{self, ExperimentPage};
-use super::sections::{Whole, section};
+use super::sections::{ReportSize, section};
 use super::spec::ReportSpec;
 use crate::analysis::roles::Roles;
 use crate::analysis::setting::Setting;
@@ -34,7 +34,7 @@ pub(super) fn document(
 ) -> Document {
     let records = &roles.results[..];
     let mut notes = notes(records, settings, spec);
-    let whole = Whole {
+    let whole = ReportSize {
         settings: settings.len(),
         runs: records.len(),
     };

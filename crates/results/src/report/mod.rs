@@ -19,7 +19,7 @@
 //! config.rs       where the config of an experiment is, or one resolved spec
 //! render/         Markdown, HTML, LaTeX, CSV, terminal
 //! output.rs       the files, and writing them
-//! sides/          two sets of records side by side
+//! comparison/     the scores of two sets of records
 //! ```
 
 mod assemble;
@@ -27,6 +27,7 @@ mod build;
 mod canonical;
 mod captions;
 mod chapters;
+mod comparison;
 mod conditions;
 mod config;
 mod document;
@@ -40,11 +41,12 @@ mod pages;
 mod remarks;
 mod render;
 mod sections;
-mod sides;
 mod spec;
 
 pub use build::report;
+pub use comparison::{
+    Change, ComparedSetting, ComparisonSpec, RecordSet, Score, ScoreComparison, Verdict,
+};
 pub use error::ReportError;
 pub use output::{Report, ReportFile};
-pub use sides::{Change, ComparedSetting, Score, Side, SideBySide, SidesSpec, Verdict};
 pub use spec::{FIRST_METHOD, Format, ReportSpec, RunTimings};

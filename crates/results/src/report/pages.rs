@@ -17,7 +17,7 @@ pub(crate) struct ExperimentPage {
     pub file: String,
     pub document: Document,
     /// Its settings and their anchors.
-    anchors: Vec<(Place, String)>,
+    anchors: Vec<(SettingKey, String)>,
 }
 
 impl ExperimentPage {
@@ -29,7 +29,8 @@ impl ExperimentPage {
         settings: &[Setting<'_>],
     ) -> Self {
         let anchors = settings.iter().zip(&document.sections);
-        let anchors = anchors.map(|(setting, section)| (place(setting.task), section.slug.clone()));
+        let anchors =
+            anchors.map(|(setting, section)| (setting_key(setting.task), section.slug.clone()));
         Self {
             experiment: experiment.to_owned(),
             file: file.to_owned(),
@@ -40,9 +41,9 @@ impl ExperimentPage {
 }
 
 /// What tells the settings of one experiment apart.
-type Place = (String, String, String, String, usize);
+type SettingKey = (String, String, String, String, usize);
 
-fn place(task: &TaskFacts) -> Place {
+fn setting_key(task: &TaskFacts) -> SettingKey {
     let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
     (
         task.kind.clone(),
@@ -81,8 +82,8 @@ pub(crate) fn of_all(pages: &[ExperimentPage]) -> Vec<PageLink> {
 /// The place of an experiment's setting on its page.
 pub(crate) fn link(pages: &[ExperimentPage], experiment: &str, task: &TaskFacts) -> Option<String> {
     let page = pages.iter().find(|page| page.experiment == experiment)?;
-    let place = place(task);
-    let (_, anchor) = page.anchors.iter().find(|(known, _)| *known == place)?;
+    let key = setting_key(task);
+    let (_, anchor) = page.anchors.iter().find(|(known, _)| *known == key)?;
     Some(format!("{}#{anchor}", page.file))
 }
 

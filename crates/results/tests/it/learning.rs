@@ -4,7 +4,9 @@
 use crate::common::*;
 use longreach_results::claims::{Claims, Verdict};
 use longreach_results::record::RunRecord;
-use longreach_results::{Format, Report, ReportError, ReportSpec, SideBySide, SidesSpec, report};
+use longreach_results::{
+    ComparisonSpec, Format, Report, ReportError, ReportSpec, ScoreComparison, report,
+};
 use serde_json::json;
 
 fn text(report: &Report, name: &str) -> String {
@@ -194,7 +196,7 @@ fn halves_and_selection_are_counted_nowhere() {
     assert_eq!((a.len(), a[0].verdict), (1, Verdict::Agrees));
     assert_eq!(a, b);
     let sides = |first: &[RunRecord], second: &[RunRecord]| {
-        SideBySide::of(("a", first), ("b", second), &SidesSpec::default()).unwrap()
+        ScoreComparison::of(("a", first), ("b", second), &ComparisonSpec::default()).unwrap()
     };
     let sides = sides(&results, &all);
     assert_eq!((sides.first.runs, sides.second.runs), (9, 9));

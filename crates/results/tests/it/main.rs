@@ -3,6 +3,7 @@
 mod claims;
 mod common;
 mod compare;
+mod comparison;
 mod coverage;
 mod damage;
 mod hostile;
@@ -14,6 +15,5 @@ mod prediction;
 mod reference;
 mod remarks;
 mod report;
-mod sides;
 mod store;
 mod tensorboard;

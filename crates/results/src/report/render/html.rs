@@ -83,11 +83,11 @@ fn section(section: &Section, is_large: bool) -> Value {
         tables.clear();
     }
     let metric = |t: &&Table| t.metric.as_deref().map(printable).map(|m| [m.clone(), m]);
-    let panels: Vec<(&Table, Option<Drawn<'_>>)> = scores
+    let panels: Vec<(&Table, Option<DrawnFigure<'_>>)> = scores
         .iter()
         .map(|scores| {
             let figure = scored.iter().find(|f| f.metric == scores.metric);
-            (*scores, figure.map(|f| Drawn::of(f, is_large)))
+            (*scores, figure.map(|f| DrawnFigure::of(f, is_large)))
         })
         .collect();
     // The first score figure with two scales tells the one that readers find.
@@ -95,7 +95,7 @@ fn section(section: &Section, is_large: bool) -> Value {
     let scales = drawn.find(|d| d.page.scales.len() > 1);
     let scales: Option<Vec<[&str; 2]>> =
         scales.map(|d| d.page.scales.iter().map(|name| [*name; 2]).collect());
-    let panel = |(scores, drawn): &(&Table, Option<Drawn<'_>>)| {
+    let panel = |(scores, drawn): &(&Table, Option<DrawnFigure<'_>>)| {
         context! {
             metric => scores.metric.as_deref().map(printable),
             table => table(scores),
@@ -116,7 +116,7 @@ fn section(section: &Section, is_large: bool) -> Value {
         differences => differences(&section.differences),
         is_long => section.lead.rows.len() >= FILTERED_FROM,
         tables => tables.iter().map(|t| table(t)).collect::<Vec<_>>(),
-        figures => others.iter().map(|f| figure(&Drawn::of(f, is_large))).collect::<Vec<_>>(),
+        figures => others.iter().map(|f| figure(&DrawnFigure::of(f, is_large))).collect::<Vec<_>>(),
         definitions => pairs(&section.definitions),
         runs => section.runs.iter().map(run_row).collect::<Vec<_>>(),
         run_data => runs::data(&section.runs).map(Value::from_safe_string),
@@ -124,12 +124,12 @@ fn section(section: &Section, is_large: bool) -> Value {
 }
 
 /// A figure and its drawing.
-struct Drawn<'f> {
+struct DrawnFigure<'f> {
     figure: &'f Figure,
     page: PageFigure,
 }
 
-impl<'f> Drawn<'f> {
+impl<'f> DrawnFigure<'f> {
     fn of(figure: &'f Figure, is_large: bool) -> Self {
         Self {
             figure,
@@ -138,8 +138,8 @@ impl<'f> Drawn<'f> {
     }
 }
 
-fn figure(drawn: &Drawn<'_>) -> Value {
-    let Drawn { figure: f, page } = drawn;
+fn figure(drawn: &DrawnFigure<'_>) -> Value {
+    let DrawnFigure { figure: f, page } = drawn;
     let entries = page.entries.iter().map(|entry| {
         context! {
             key => entry.key.as_str(),

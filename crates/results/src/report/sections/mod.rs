@@ -49,7 +49,7 @@ const DETAILS: [Tables; 5] = [
 const MOST_DIFFERENCES: usize = 12_000;
 
 /// The size of the whole report, which bounds what each section may hold.
-pub(super) struct Whole {
+pub(super) struct ReportSize {
     pub settings: usize,
     pub runs: usize,
 }
@@ -68,7 +68,7 @@ fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
 pub(super) fn section(
     setting: &Setting<'_>,
     spec: &ReportSpec,
-    whole: &Whole,
+    whole: &ReportSize,
     pages: Vec<PageLink>,
 ) -> Section {
     // What only a page shows costs time, so it is made for pages only.

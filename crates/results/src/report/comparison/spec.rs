@@ -2,7 +2,7 @@
 
 /// What to compare.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SidesSpec {
+pub struct ComparisonSpec {
     /// Metric of the scores; the leading one of each setting if none is given.
     pub metric: Option<String>,
     /// Relative differences up to this, absolute for numbers below 1, are none.

@@ -3,7 +3,7 @@
 use super::changes::Change;
 use super::compared::{ComparedSetting, Score};
 use super::verdict::Verdict;
-use super::{Side, SideBySide};
+use super::{RecordSet, ScoreComparison};
 use crate::record::length_text;
 use crate::stats::{INTERVAL, SHARE_INTERVAL};
 use crate::text::{list, printable};
@@ -16,7 +16,7 @@ const MOST_SCORES: usize = 60;
 /// Names in a list.
 const MOST_NAMED: usize = 8;
 
-impl SideBySide {
+impl ScoreComparison {
     /// The comparison as text: all scores, or of many those that changed.
     pub fn text(&self, all: bool) -> String {
         let mut out = vec![self.heading()];
@@ -110,7 +110,7 @@ fn runs(count: usize) -> String {
     format!("{count} {}", if count == 1 { "run" } else { "runs" })
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for RecordSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

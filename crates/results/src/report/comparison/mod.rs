@@ -1,4 +1,4 @@
-//! Sets of records side by side: what they have in common, how their configs differ, and every
+//! The scores of two sets of records: what they have in common, how their configs differ, and every
 //! score of one beside that of the other, with the difference and its interval.
 //!
 //! ```text
@@ -19,7 +19,7 @@ mod verdict;
 
 pub use changes::Change;
 pub use compared::{ComparedSetting, Score};
-pub use spec::SidesSpec;
+pub use spec::ComparisonSpec;
 pub use verdict::Verdict;
 
 use super::canonical::canonical;
@@ -35,13 +35,13 @@ use pairs::{method_pairs, setting_pairs};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Two sets of records side by side.
+/// Two sets of records, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SideBySide {
+pub struct ScoreComparison {
     /// The set that the other is compared with.
-    pub first: Side,
+    pub first: RecordSet,
     /// The other set.
-    pub second: Side,
+    pub second: RecordSet,
     /// Number of runs, by run id, that both sets have.
     pub runs_in_both: usize,
     /// Number of settings of the config that are equal for every pair of methods.
@@ -58,9 +58,9 @@ pub struct SideBySide {
     pub only_second: Vec<String>,
 }
 
-/// One of two sets.
+/// One of two sets of records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Side {
+pub struct RecordSet {
     /// What it is called, such as its path.
     pub name: String,
     /// Names of its experiments.
@@ -73,7 +73,7 @@ pub struct Side {
     pub commits: Vec<String>,
 }
 
-impl SideBySide {
+impl ScoreComparison {
     /// Compares the second set with the first.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl SideBySide {
     pub fn of(
         first: (&str, &[RunRecord]),
         second: (&str, &[RunRecord]),
-        spec: &SidesSpec,
+        spec: &ComparisonSpec,
     ) -> Result<Self, ReportError> {
         let (a, b) = (sorted(first.1)?, sorted(second.1)?);
         let (a_specs, b_specs) = (MethodSpecs::new(&a), MethodSpecs::new(&b));
@@ -152,7 +152,7 @@ fn sorted(records: &[RunRecord]) -> Result<Vec<&RunRecord>, ReportError> {
 fn check_metric(
     ours: &[Setting<'_>],
     theirs: &[Setting<'_>],
-    spec: &SidesSpec,
+    spec: &ComparisonSpec,
 ) -> Result<(), ReportError> {
     let Some(metric) = &spec.metric else {
         return Ok(());
@@ -171,14 +171,14 @@ fn check_metric(
     })
 }
 
-fn side(name: &str, records: &[&RunRecord]) -> Side {
+fn side(name: &str, records: &[&RunRecord]) -> RecordSet {
     let trained = || records.iter().filter(|r| r.evaluation_of.is_none());
     let distinct = |of: &dyn Fn(&RunRecord) -> String| -> Vec<String> {
         let all: BTreeSet<String> = records.iter().map(|record| of(record)).collect();
         all.into_iter().collect()
     };
     let seeds: BTreeSet<u64> = trained().map(|record| record.seed).collect();
-    Side {
+    RecordSet {
         name: words::printable(name),
         experiments: distinct(&|record| words::name(&record.experiment, 60)),
         runs: trained().count(),

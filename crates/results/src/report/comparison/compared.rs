@@ -1,7 +1,7 @@
 //! The scores of a pair of settings.
 
 use super::pairs::MethodPairs;
-use super::spec::SidesSpec;
+use super::spec::ComparisonSpec;
 use super::verdict::Verdict;
 use crate::analysis::measure::difference_of;
 use crate::analysis::point::{Point, difference_parts, leading_number, point_text};
@@ -69,7 +69,7 @@ pub(super) fn compare(
     first: &Setting<'_>,
     second: &Setting<'_>,
     methods: &MethodPairs<'_, '_>,
-    spec: &SidesSpec,
+    spec: &ComparisonSpec,
 ) -> ComparedSetting {
     let metric = spec.metric.as_deref().unwrap_or(first.lead());
     let only = |of: &Setting<'_>, other: &Setting<'_>| -> Vec<usize> {
@@ -110,7 +110,7 @@ fn score(
     second: Of<'_, '_>,
     metric: &str,
     len: usize,
-    spec: &SidesSpec,
+    spec: &ComparisonSpec,
 ) -> Option<Score> {
     let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
     let (before, after) = (point(first), point(second));

@@ -1,11 +1,11 @@
-//! Sets of records side by side: pairs, differences of configs, and verdicts.
+//! Two sets of records compared: pairs, differences of configs, and verdicts.
 
 use crate::common::*;
-use longreach_results::{ReportError, RunRecord, SideBySide, SidesSpec, Verdict};
+use longreach_results::{ComparisonSpec, ReportError, RunRecord, ScoreComparison, Verdict};
 use serde_json::json;
 
-fn compare(a: &[RunRecord], b: &[RunRecord], spec: &SidesSpec) -> SideBySide {
-    SideBySide::of(("runs/before", a), ("runs/after", b), spec).unwrap()
+fn compare(a: &[RunRecord], b: &[RunRecord], spec: &ComparisonSpec) -> ScoreComparison {
+    ScoreComparison::of(("runs/before", a), ("runs/after", b), spec).unwrap()
 }
 
 /// The records of another experiment: other ids, other specs.
@@ -31,7 +31,7 @@ fn shift(records: &mut [RunRecord], method: &str, len: usize, by: f64, per_seed:
     }
 }
 
-fn verdict(sides: &SideBySide, method: &str, len: usize) -> Verdict {
+fn verdict(sides: &ScoreComparison, method: &str, len: usize) -> Verdict {
     let scores = &sides.settings[0].scores;
     let is_it = |s: &&longreach_results::Score| s.method == method && s.test_len == len;
     scores.iter().find(is_it).unwrap().verdict
@@ -40,7 +40,7 @@ fn verdict(sides: &SideBySide, method: &str, len: usize) -> Verdict {
 #[test]
 fn a_set_beside_itself_is_equal_throughout() {
     let records = text_experiment();
-    let sides = compare(&records, &records, &SidesSpec::default());
+    let sides = compare(&records, &records, &ComparisonSpec::default());
     let total: usize = sides.settings.iter().map(|s| s.scores.len()).sum();
     assert!(total > 0);
     assert_eq!(sides.count(Verdict::Equal), total);
@@ -60,7 +60,7 @@ fn regressions_are_distinguished_from_noise_and_gains() {
     shift(&mut after, "rope", near, 0.5, 0.01);
     shift(&mut after, "rope", far, -0.5, 0.01);
     shift(&mut after, "alibi", near, 0.01, -0.01);
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert_eq!(verdict(&sides, "rope", near), Verdict::Worse);
     assert_eq!(verdict(&sides, "rope", far), Verdict::Better);
     assert_eq!(verdict(&sides, "alibi", near), Verdict::NotShown);
@@ -69,15 +69,15 @@ fn regressions_are_distinguished_from_noise_and_gains() {
     insta::assert_snapshot!("text", sides.text(false));
 
     // The other way round what was worse is better.
-    let back = compare(&after, &before, &SidesSpec::default());
+    let back = compare(&after, &before, &ComparisonSpec::default());
     assert_eq!(verdict(&back, "rope", near), Verdict::Better);
     assert_eq!(verdict(&back, "rope", far), Verdict::Worse);
 
     // A generous tolerance accepts all of it, a narrow one none of it.
     for (tolerance, regressed) in [(10.0, false), (1e-6, true)] {
-        let spec = SidesSpec {
+        let spec = ComparisonSpec {
             tolerance: Some(tolerance),
-            ..SidesSpec::default()
+            ..ComparisonSpec::default()
         };
         assert_eq!(
             compare(&before, &after, &spec).has_regressed(),
@@ -94,7 +94,7 @@ fn configs_are_compared_by_method() {
     for record in after.iter_mut().filter(|r| r.labels[0].text == "rope") {
         record.spec["train"]["lr"] = json!(3e-3);
     }
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     let keys: Vec<(&str, bool)> = sides
         .config
         .iter()
@@ -120,12 +120,12 @@ fn what_only_one_set_has_is_named() {
     for record in &mut after {
         record.evals.retain(|row| row.test_len != last);
     }
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert!(!sides.covers_first());
     let setting = &sides.settings[0];
     assert_eq!(setting.only_first, ["alibi"]);
     assert_eq!(setting.lengths_only_first, [last]);
-    let back = compare(&after, &before, &SidesSpec::default());
+    let back = compare(&after, &before, &ComparisonSpec::default());
     assert!(back.covers_first());
     assert_eq!(back.settings[0].only_second, ["alibi"]);
 }
@@ -141,12 +141,12 @@ fn a_number_that_is_gone_is_a_regression() {
             row.metrics.clear();
         }
     }
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert_eq!(verdict(&sides, "rope", len), Verdict::Lost);
     assert!(sides.has_regressed());
     assert_eq!(
         verdict(
-            &compare(&after, &before, &SidesSpec::default()),
+            &compare(&after, &before, &ComparisonSpec::default()),
             "rope",
             len
         ),
@@ -165,19 +165,19 @@ fn one_seed_has_no_test_but_a_tolerance() {
     let len = before[0].evals[0].test_len;
     let mut after = wider(before.clone());
     shift(&mut after, "rope", len, 0.5, 0.0);
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert_eq!(verdict(&sides, "rope", len), Verdict::OneSeed);
     assert!(!sides.has_regressed());
-    let spec = SidesSpec {
+    let spec = ComparisonSpec {
         tolerance: Some(1e-3),
-        ..SidesSpec::default()
+        ..ComparisonSpec::default()
     };
     assert!(compare(&before, &after, &spec).has_regressed());
     for record in &mut after {
         record.seed = 7;
         record.spec["seed"] = json!(7);
     }
-    let other = compare(&before, &after, &SidesSpec::default());
+    let other = compare(&before, &after, &ComparisonSpec::default());
     assert_eq!(verdict(&other, "rope", len), Verdict::NoSeed);
 }
 
@@ -189,7 +189,7 @@ fn another_text_is_not_compared() {
         let corpus = record.task.corpus.as_mut().unwrap();
         corpus.blake3 = hex("another text");
     }
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert!(sides.settings.is_empty() && !sides.covers_first());
     assert_eq!((sides.only_first.len(), sides.only_second.len()), (1, 1));
     insta::assert_snapshot!("another_text", sides.text(false));
@@ -199,17 +199,17 @@ fn another_text_is_not_compared() {
 fn shares_and_other_metrics() {
     let before = copy_experiment(3);
     let after = wider(before.clone());
-    let spec = SidesSpec {
+    let spec = ComparisonSpec {
         metric: Some("token_accuracy".into()),
-        ..SidesSpec::default()
+        ..ComparisonSpec::default()
     };
-    let refused = SideBySide::of(("a", &before), ("b", &after), &spec);
+    let refused = ScoreComparison::of(("a", &before), ("b", &after), &spec);
     match refused {
         Ok(sides) => assert_eq!(sides.settings[0].metric, "token_accuracy"),
         Err(error) => insta::assert_snapshot!("unknown_metric", error),
     }
-    let sides = compare(&before, &after, &SidesSpec::default());
+    let sides = compare(&before, &after, &ComparisonSpec::default());
     assert_eq!(sides.settings[0].metric, "exact_match");
-    let empty = SideBySide::of(("a", &before), ("b", &[]), &SidesSpec::default());
+    let empty = ScoreComparison::of(("a", &before), ("b", &[]), &ComparisonSpec::default());
     assert!(matches!(empty, Err(ReportError::Empty { .. })));
 }
