@@ -142,38 +142,19 @@ pub fn fingerprint(name: &DeviceName) -> String {
         } else {
             ""
         },
-        if kernels::matrix_unit() {
-            "amx-bf16"
-        } else {
-            ""
-        },
     ]);
     parts.retain(|part| !part.is_empty());
     parts.join(" ")
 }
 
-/// A note if `model.matmul` has no effect, or is slow, on a device.
+/// A note if `model.matmul` has no effect on a device.
 pub fn matmul_note(device: &DeviceName, matmul: Matmul) -> Option<String> {
     let name = serde_json::to_value(matmul).ok()?;
     match (matmul, device.kind) {
-        (Matmul::F32, _) => None,
-        (Matmul::Tf32, "cpu") => Some(format!(
-            "model.matmul = {name} is emulated on {device}: the rounding of a GPU's tensor cores, \
-             and not faster than \"f32\""
-        )),
-        (_, "cpu") if kernels::matrix_unit() => None,
-        (_, "cpu") => Some(format!(
-            "model.matmul = {name} is emulated, because this processor has no matrix unit for \
-             bfloat16 (AMX): the same numbers, but much slower than \"f32\""
-        )),
-        (_, "ndarray") => Some(format!(
+        (Matmul::Tf32 | Matmul::Bf16, "cpu" | "ndarray") => Some(format!(
             "model.matmul = {name} has no effect on {device}: products are \"f32\""
         )),
-        (Matmul::Tf32 | Matmul::Bf16, _) => None,
-        (Matmul::Bf16x6 | Matmul::Bf16x3, _) => Some(format!(
-            "model.matmul = {name} is for `--device cpu`, and is \"f32\" on {device}; GPUs have \
-             \"tf32\" and \"bf16\""
-        )),
+        _ => None,
     }
 }
 

@@ -170,19 +170,6 @@ fn products(c: &mut Criterion<CpuTime>) {
                 });
             },
         );
-        for matmul in [Matmul::Bf16x6, Matmul::Bf16x3] {
-            group.bench_function(
-                format!("{count} x [{n}, {k}] [{k}, {m}], ours, {matmul:?}"),
-                |bencher| {
-                    bencher.iter(|| {
-                        for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
-                            bench::linear_gemm(a, b, &mut y, [n, k, m], matmul);
-                        }
-                        black_box(&mut y);
-                    });
-                },
-            );
-        }
         let [a, b] = [a, b].map(|x| Tensor::<3>::from_data(x, &Device::flex()));
         group.bench_function(
             format!("{count} x [{n}, {k}] [{k}, {m}], gemm"),
@@ -250,12 +237,7 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
 #[expect(clippy::too_many_lines, reason = "one list of blocks")]
 fn model_blocks(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "block");
-    for (gated, matmul) in [
-        (false, Matmul::F32),
-        (true, Matmul::F32),
-        (false, Matmul::Bf16x6),
-        (false, Matmul::Bf16x3),
-    ] {
+    for gated in [false, true] {
         let mlp = |mlp: fn(Tensor<2>, Norm, MlpWeights) -> Tensor<2>| {
             move |x: &[Tensor<1>]| {
                 let [up, gate] = [3, 5].map(|i| x.get(i).map(|x| x.clone().reshape([D, FF]) * 0.1));
@@ -263,7 +245,7 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
                     up: up.expect("an input"),
                     gate,
                     down: x[4].clone().reshape([FF, D]) * 0.1,
-                    matmul,
+                    matmul: Matmul::F32,
                 };
                 flat(mlp(
                     x[0].clone().reshape([TOKENS, D]),
@@ -274,10 +256,7 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
         };
         let mut sizes = vec![TOKENS * D, D, D, D * FF, FF * D];
         sizes.extend(gated.then_some(D * FF));
-        let name = format!(
-            "feed-forward, {}, {matmul:?}",
-            if gated { "SwiGLU" } else { "GELU" }
-        );
+        let name = format!("feed-forward, {}", if gated { "SwiGLU" } else { "GELU" });
         pair(
             &mut group,
             &name,
@@ -292,12 +271,10 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
         keys: [cos.clone(), sin.clone()],
         interleaved: false,
     };
-    for (name, rotated, biased, matmul) in [
-        ("nothing", false, false, Matmul::F32),
-        ("rotation", true, false, Matmul::F32),
-        ("rotation", true, false, Matmul::Bf16x6),
-        ("rotation", true, false, Matmul::Bf16x3),
-        ("bias by distance", false, true, Matmul::F32),
+    for (name, rotated, biased) in [
+        ("nothing", false, false),
+        ("rotation", true, false),
+        ("bias by distance", false, true),
     ] {
         let attention = |block: fn(
             Tensor<3>,
@@ -316,7 +293,7 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
                     qkv,
                     output,
                     heads: HEADS,
-                    matmul,
+                    matmul: Matmul::F32,
                 };
                 let bias =
                     biased.then(|| Bias::ByDistance(x[5].clone().reshape([1, HEADS, LENGTH])));
@@ -338,7 +315,7 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
         sizes.extend(biased.then_some(HEADS * LENGTH));
         pair(
             &mut group,
-            &format!("attention, {name}, {matmul:?}"),
+            &format!("attention, {name}"),
             &sizes,
             &attention(longreach_kernels::attention_block),
             &attention(reference::attention_block),

@@ -23,6 +23,7 @@
 //! Each model gets the numbers that it would get alone: the same bits on the CPU, and up to
 //! rounding elsewhere, where matrix products may run in other tiles.
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod checks;
@@ -73,14 +74,6 @@ pub fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 /// such as evaluations at two lengths, so that what one needs does not add to the other.
 pub fn free_buffers() {
     flex::free_buffers();
-}
-
-/// Whether this machine has a bfloat16 matrix unit (AMX) that this process may use.
-///
-/// Without one, [`Matmul::Bf16x6`], [`Matmul::Bf16x3`] and [`Matmul::Bf16`] give the same numbers,
-/// emulated in `f32` arithmetic, many times slower than [`Matmul::F32`].
-pub fn matrix_unit() -> bool {
-    flex::matrix_unit()
 }
 
 /// Why fused operations cannot use the vector width that the environment variable

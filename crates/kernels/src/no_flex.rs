@@ -12,10 +12,6 @@ pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     f()
 }
 
-pub(crate) fn matrix_unit() -> bool {
-    false
-}
-
 pub(crate) fn vector_problem() -> Option<String> {
     None
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 #[path = "it/common/noise.rs"]
 mod noise;
-#[path = "it/common/rounded.rs"]
+#[path = "cube/rounded.rs"]
 mod rounded;
 use noise::noise;
 

@@ -54,7 +54,7 @@ config::options! {
     normalizer: Normalizer = unset(r#""unrotated""#)
         => Name(&["rotated", "unrotated", "cosine"]), r#""rotated""#, "What linear attention divides by.";
     matmul: Matmul = unset(r#""f32""#)
-        => Name(&["f32", "tf32", "bf16", "bf16_x6", "bf16_x3"]), r#""tf32""#, "The format that factors of matrix products are rounded to; a matter of rounding and speed.";
+        => Name(&["f32", "tf32", "bf16"]), r#""tf32""#, "The format that factors of matrix products are rounded to; a matter of rounding and speed.";
     positions: PositionsConfig = unset(r#"{ kind = "contiguous" }"#)
         => Positions, r#"{ kind = "randomized" }"#, "Where training and tests put their tokens.";
     coordinates: Coordinates = unset(r#""positions""#)

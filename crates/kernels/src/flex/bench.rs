@@ -1,11 +1,8 @@
 //! GEMM on plain slices and recordings of parallel work, for benchmarks only.
 
-use super::gemm::{
-    Accumulate, Matrix, MatrixMut, multiply, multiply_f32, multiply_f32_transposed, padded,
-};
+use super::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed, padded};
 pub use super::recording;
 use super::simd::{Lanes, dispatch};
-use crate::Matmul;
 use pulp::{Simd, WithSimd};
 use std::hint::black_box;
 
@@ -64,18 +61,6 @@ pub fn gemm_transposed(
         Matrix::row_major(a, n, k, k),
         Matrix::packed(panels, n, m),
         MatrixMut::row_major(y, k, m, m),
-        Accumulate::Overwrite,
-    );
-}
-
-/// `y = a b` of `[n, k]` and `[k, m]` in the arithmetic of a linear layer.
-pub fn linear_gemm(a: &[f32], b: &[f32], y: &mut [f32], [n, k, m]: [usize; 3], matmul: Matmul) {
-    let a = Matrix::row_major(a, n, k, k).as_lhs(matmul);
-    let b = Matrix::row_major(b, k, m, m).as_rhs(m, matmul);
-    multiply(
-        &a,
-        &b,
-        MatrixMut::row_major(y, n, m, m),
         Accumulate::Overwrite,
     );
 }

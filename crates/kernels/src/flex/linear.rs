@@ -7,7 +7,6 @@ use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, grou
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use super::two_rounds::{self, Chunks, NormRound, SecondRound};
-use crate::Matmul;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
@@ -15,7 +14,6 @@ use burn_flex::FlexTensor;
 /// `norm(x) w` of x, scale, shift and w; without a scale `x w`.
 pub(super) struct Linear {
     pub(super) eps: f64,
-    pub(super) matmul: Matmul,
 }
 
 /// What the backward pass needs.
@@ -40,9 +38,9 @@ impl FusedOp<4> for Linear {
         let ([n, _], [_, m]) = (x.shape().dims(), w.shape().dims());
         let mut y = vec![0.0; n * m];
         // Prepared once for the chunks of all threads.
-        let rhs = weight(&w).as_rhs(m, self.matmul).prepared();
+        let rhs = weight(&w).as_rhs(m);
         let view = norm.as_ref().map(NormTensors::view);
-        forward(x.storage(), view, &rhs, &mut y, self.matmul);
+        forward(x.storage(), view, &rhs, &mut y);
         (tensor(y, [n, m]), Saved { x, norm, w })
     }
 
@@ -55,16 +53,10 @@ impl FusedOp<4> for Linear {
         let grad = contiguous(grad);
         let shape: [usize; 2] = x.shape().dims();
         let mut grad_x = vec![0.0; shape[0] * shape[1]];
-        let transposed = weight(w).as_rhs_transposed(shape[1], self.matmul);
+        let transposed = weight(w).as_rhs_transposed(shape[1]);
         let norm = norm.as_ref().map(NormTensors::view);
-        let (norm_sums, weight_sums) = backward(
-            x.storage(),
-            norm,
-            &transposed,
-            grad.storage(),
-            &mut grad_x,
-            self.matmul,
-        );
+        let (norm_sums, weight_sums) =
+            backward(x.storage(), norm, &transposed, grad.storage(), &mut grad_x);
         let [scale, shift] = norm_sums.totals();
         [
             Some(tensor(grad_x, shape)),
@@ -76,7 +68,7 @@ impl FusedOp<4> for Linear {
 }
 
 /// `y = norm(x) w`, without a norm `x w`. `x` is `[n, k]`, `w` is `[k, m]`.
-fn forward(x: &[f32], norm: Option<Norm<'_>>, w: &Rhs<'_>, y: &mut [f32], matmul: Matmul) {
+fn forward(x: &[f32], norm: Option<Norm<'_>>, w: &Rhs<'_>, y: &mut [f32]) {
     let [k, m] = w.shape();
     let chunks = x
         .chunks(CHUNK * k.max(1))
@@ -92,7 +84,7 @@ fn forward(x: &[f32], norm: Option<Norm<'_>>, w: &Rhs<'_>, y: &mut [f32], matmul
                 &normed
             }
         };
-        let lhs = Matrix::row_major(x, rows, k, k).as_lhs(matmul);
+        let lhs = Matrix::row_major(x, rows, k, k).as_lhs();
         multiply(&lhs, w, y, Accumulate::Overwrite);
     });
 }
@@ -105,7 +97,6 @@ fn backward(
     transposed: &Rhs<'_>,
     grad: &[f32],
     grad_x: &mut [f32],
-    matmul: Matmul,
 ) -> (NormPartialSums, PartialSums) {
     let [m, k] = transposed.shape();
     let n = x.len() / k.max(1);
@@ -116,7 +107,7 @@ fn backward(
     if two_rounds::pay(groups) {
         let chunks = Chunks::of(n, rows, CHUNK);
         let sums = (&mut norm_sums, &mut weight_sums);
-        backward_in_two_rounds(x, norm, transposed, grad, grad_x, &chunks, sums, matmul);
+        backward_in_two_rounds(x, norm, transposed, grad, grad_x, &chunks, sums);
         return (norm_sums, weight_sums);
     }
     let inputs = x.chunks(rows * k).zip(grad.chunks(rows * m));
@@ -134,12 +125,11 @@ fn backward(
     for_each(
         inputs.zip(outputs).map(task).collect(),
         x.len() * m / 16,
-        |group: Group<'_>| group.backward(norm, transposed, matmul),
+        |group: Group<'_>| group.backward(norm, transposed),
     );
     (norm_sums, weight_sums)
 }
 
-#[expect(clippy::too_many_arguments, reason = "those of `backward`, and sums")]
 fn backward_in_two_rounds(
     x: &[f32],
     norm: Option<Norm<'_>>,
@@ -148,7 +138,6 @@ fn backward_in_two_rounds(
     grad_x: &mut [f32],
     chunks: &Chunks,
     (norm_sums, weight_sums): (&mut NormPartialSums, &mut PartialSums),
-    matmul: Matmul,
 ) {
     let [m, k] = transposed.shape();
     let n = x.len() / k.max(1);
@@ -171,19 +160,18 @@ fn backward_in_two_rounds(
             norm.forward(&x[rows.start * k..rows.end * k], normed, stats);
         }
         multiply(
-            &chunks.row_major(grad, chunk, m).as_lhs(matmul),
+            &chunks.row_major(grad, chunk, m).as_lhs(),
             transposed,
             MatrixMut::row_major(grad_x, rows.len(), k, k),
             Accumulate::Overwrite,
         );
     });
     let input = if norm.is_some() { &normed[..] } else { x };
-    let input = chunks.transposed(matmul, |chunk| chunks.row_major(input, chunk, k));
-    let mut second = SecondRound::new(chunks, matmul);
+    let input = chunks.transposed(|chunk| chunks.row_major(input, chunk, k));
+    let mut second = SecondRound::new(chunks);
     second.weight(weight_sums, &input, |chunk, panel| {
         let grad = chunks.row_major(grad, chunk, m);
-        grad.column_range(panel.columns())
-            .as_rhs(panel.count, matmul)
+        grad.column_range(panel.columns()).as_rhs(panel.count)
     });
     if let Some(norm) = norm {
         let stats = &stats[..];
@@ -203,7 +191,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn backward(self, norm: Option<Norm<'_>>, transposed: &Rhs<'_>, matmul: Matmul) {
+    fn backward(self, norm: Option<Norm<'_>>, transposed: &Rhs<'_>) {
         let [m, k] = transposed.shape();
         let mut normed = Buffer::new(CHUNK * k);
         let mut accumulate = Accumulate::Overwrite;
@@ -226,14 +214,14 @@ impl Group<'_> {
             let grad = Matrix::row_major(grad, rows, m, m);
             // grad w = norm(x)^T grad, [k, m].
             multiply(
-                &Matrix::row_major(input, rows, k, k).as_lhs_transposed(matmul),
-                &grad.as_rhs(m, matmul),
+                &Matrix::row_major(input, rows, k, k).as_lhs_transposed(),
+                &grad.as_rhs(m),
                 MatrixMut::packed(self.weight, k, m),
                 accumulate,
             );
             // grad norm(x) = grad w^T, [rows, k]; the norm turns it into grad x below.
             multiply(
-                &grad.as_lhs(matmul),
+                &grad.as_lhs(),
                 transposed,
                 MatrixMut::row_major(grad_x, rows, k, k),
                 Accumulate::Overwrite,

@@ -5,7 +5,7 @@
 //! | `tensors` | Burn's tensors as slices |
 //! | `threads`, `recording`, `buffer_pool` | splitting work, timing its parts, reusing memory |
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
-//! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
+//! | `gemm` | matrix products: layouts, packing, micro-kernels |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
 //! | `partial_sums`, `two_rounds` | gradients of their parameters |
 //! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
@@ -50,10 +50,6 @@ pub(crate) use buffer_pool::clear as free_buffers;
 pub(crate) use simd::vector_problem;
 pub(crate) use threads::on_threads;
 
-pub(crate) fn matrix_unit() -> bool {
-    gemm::amx::Unit::open().is_some()
-}
-
 impl Norm {
     fn is_supported(&self) -> bool {
         is_supported(&self.scale) && self.shift.as_ref().is_none_or(is_supported)
@@ -89,7 +85,7 @@ pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Mat
         shift,
         Some(w.into_dispatch()),
     ];
-    apply(linear::Linear { eps, matmul }, inputs)
+    apply(linear::Linear { eps }, inputs)
 }
 
 pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
@@ -107,10 +103,7 @@ pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
             mlp(x.part(g, groups), norm, weights)
         });
     }
-    let op = mlp::Mlp {
-        eps: norm.eps,
-        matmul: weights.matmul,
-    };
+    let op = mlp::Mlp { eps: norm.eps };
     let [scale, shift] = norm.into_dispatch();
     let inputs = [
         Some(x.into_dispatch()),
@@ -168,7 +161,6 @@ pub(crate) fn attention_block(
         },
         rotation: tables.flatten(),
         scale,
-        matmul: weights.matmul,
     };
     let [norm_scale, shift] = norm.into_dispatch();
     let [b0, b1, b2, b3, b4, b5] = bias.map_or([const { None }; 6], Bias::into_dispatch);

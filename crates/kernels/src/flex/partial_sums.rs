@@ -6,7 +6,6 @@ use super::gemm::{Accumulate, Matrix, Panel, padded_groups};
 use super::norm::Norm;
 use super::tensors::tensor;
 use super::threads::fill;
-use crate::Matmul;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -66,13 +65,13 @@ impl PartialSums {
     }
 
     /// The partial sums cut by columns: the group of rows, the columns, and their packed sum.
-    pub(super) fn panels(&mut self, matmul: Matmul) -> Vec<(usize, Panel, &mut [f32])> {
+    pub(super) fn panels(&mut self) -> Vec<(usize, Panel, &mut [f32])> {
         let ([rows, cols], group) = (self.shape, self.group);
         let whole = group == cols;
         let mut panels = Vec::new();
         for (index, mut sum) in self.groups().enumerate() {
             let cut: Vec<Panel> = if whole {
-                Panel::steps(cols, matmul).collect()
+                Panel::steps(cols).collect()
             } else {
                 let firsts = (0..cols).step_by(group);
                 firsts.map(|first| Panel::group(first, group)).collect()

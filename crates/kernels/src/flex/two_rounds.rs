@@ -3,13 +3,10 @@
 //!
 //! Every sum has the terms and the order it has in one round, so the results have the same bits.
 
-use super::gemm::{
-    Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, goes_through_parts, multiply, padded,
-};
+use super::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
 use super::norm::Norm;
 use super::partial_sums::{NormPartialSums, PartialSums, store};
-use super::threads::{for_each, map, threads};
-use crate::Matmul;
+use super::threads::{for_each, threads};
 use std::ops::Range;
 
 /// Whether one round, with a task per group of rows, would leave threads without work.
@@ -73,20 +70,11 @@ impl Chunks {
     }
 
     /// The matrices of all chunks, transposed, as left operands.
-    pub(super) fn transposed<'a>(
-        &self,
-        matmul: Matmul,
-        matrix: impl Fn(usize) -> Matrix<'a> + Sync + Send,
-    ) -> Vec<Lhs<'a>> {
-        // Only a split into bfloat16 parts is work.
-        let work = if goes_through_parts(matmul) {
-            1 << 20
-        } else {
-            0
-        };
-        map((0..self.rows.len()).collect(), work, |chunk| {
-            matrix(chunk).as_lhs_transposed(matmul).prepared()
-        })
+    pub(super) fn transposed<'a>(&self, matrix: impl Fn(usize) -> Matrix<'a>) -> Vec<Lhs<'a>> {
+        let chunks = 0..self.rows.len();
+        chunks
+            .map(|chunk| matrix(chunk).as_lhs_transposed())
+            .collect()
     }
 }
 
@@ -100,15 +88,13 @@ pub(super) struct NormRound<'a> {
 /// The tasks of the second round.
 pub(super) struct SecondRound<'a> {
     chunks: &'a Chunks,
-    matmul: Matmul,
     tasks: Vec<Box<dyn FnOnce() + Send + 'a>>,
 }
 
 impl<'a> SecondRound<'a> {
-    pub(super) fn new(chunks: &'a Chunks, matmul: Matmul) -> Self {
+    pub(super) fn new(chunks: &'a Chunks) -> Self {
         Self {
             chunks,
-            matmul,
             tasks: Vec::new(),
         }
     }
@@ -122,7 +108,7 @@ impl<'a> SecondRound<'a> {
         right: impl Fn(usize, &Panel) -> Rhs<'a> + Copy + Send + 'a,
     ) {
         let (chunks, rows) = (self.chunks, sums.rows());
-        for (group, panel, sum) in sums.panels(self.matmul) {
+        for (group, panel, sum) in sums.panels() {
             self.tasks.push(Box::new(move || {
                 let mut accumulate = Accumulate::Overwrite;
                 for chunk in chunks.groups[group].clone() {

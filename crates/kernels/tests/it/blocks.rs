@@ -36,18 +36,8 @@ fn norm<'a>(inputs: &mut impl Iterator<Item = &'a Tensor<1>>, shift: bool) -> No
     }
 }
 
-/// How products may be computed, and by how much more than rounding their results may be off: two
-/// parts hold 16 bits of 24, TF32 11 and bfloat16 8.
-const MATMULS: [(Matmul, f64); 5] = [
-    (Matmul::F32, 1.0),
-    (Matmul::Bf16x6, 1.0),
-    (Matmul::Bf16x3, 80.0),
-    (Matmul::Tf32, 2_500.0),
-    (Matmul::Bf16, 20_000.0),
-];
-
 /// Fused and defined, over `n` rows, with their inputs.
-fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec<Input>, Op, Op)> {
+fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)> {
     type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>, Matmul) -> Tensor<2>;
     type Half = fn(Tensor<2>, Norm, MlpWeights) -> Tensor<2>;
     let mut operations: Vec<(String, Vec<Input>, Op, Op)> = Vec::new();
@@ -60,7 +50,7 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
                 let mut inputs = x[1..].iter();
                 let norm = (norms > 0).then(|| norm(&mut inputs, norms == 2));
                 let w = inputs.next().expect("an input").clone().reshape([d, ff]);
-                flat(linear(x[0].clone().reshape([n, d]), norm, w, matmul))
+                flat(linear(x[0].clone().reshape([n, d]), norm, w, Matmul::F32))
             })
         };
         let definition = op(|x, norm, w, _| reference::linear(x, norm, w));
@@ -91,7 +81,7 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
                     up: next([d, ff]),
                     gate: gate.then(|| next([d, ff])),
                     down: next([ff, d]),
-                    matmul,
+                    matmul: Matmul::F32,
                 };
                 flat(mlp(x[0].clone().reshape([n, d]), norm, weights))
             })
@@ -115,33 +105,24 @@ fn fused_operations_agree_with_their_definitions() {
         [5, 40, 96],
         [300, 19, 70],
     ] {
-        for (matmul, leeway) in MATMULS {
-            for (name, inputs, fused, definition) in operations(n, d, ff, matmul) {
-                compare(
-                    leeway,
-                    &format!("{name} [{n}, {d}, {ff}] {matmul:?}"),
-                    &inputs,
-                    &*fused,
-                    &*definition,
-                );
-            }
+        for (name, inputs, fused, definition) in operations(n, d, ff) {
+            let what = format!("{name} [{n}, {d}, {ff}]");
+            compare(1.0, &what, &inputs, &*fused, &*definition);
         }
     }
 }
 
 #[test]
 fn gradients_of_the_definitions_are_those_of_finite_differences() {
-    for (name, inputs, _, definition) in operations(3, 4, 5, Matmul::F32) {
+    for (name, inputs, _, definition) in operations(3, 4, 5) {
         differences(&name, &inputs, &*definition);
     }
 }
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    for (matmul, _) in MATMULS {
-        for (name, inputs, fused, _) in operations(1030, 35, 67, matmul) {
-            same_for_any_threads(&format!("{name} {matmul:?}"), &inputs, &*fused);
-        }
+    for (name, inputs, fused, _) in operations(1030, 35, 67) {
+        same_for_any_threads(&name, &inputs, &*fused);
     }
 }
 
@@ -156,7 +137,6 @@ struct Half {
     bias: Option<Added>,
     /// Whether the bias takes a gradient.
     learned: bool,
-    matmul: Matmul,
 }
 
 /// What is added to the logits.
@@ -247,7 +227,7 @@ impl Half {
                     qkv,
                     output,
                     heads,
-                    matmul: self.matmul,
+                    matmul: Matmul::F32,
                 },
                 rotation,
                 bias,
@@ -265,7 +245,6 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
         rotation: None,
         bias: None,
         learned: true,
-        matmul: Matmul::F32,
     };
     let heads = sizes[1];
     vec![
@@ -328,17 +307,13 @@ fn attention_halves_agree_with_their_definition() {
         [5, 2, 64, 4, 6],
     ];
     for sizes in sizes {
-        for (half, (matmul, leeway)) in halves(sizes)
-            .into_iter()
-            .flat_map(|half| MATMULS.map(|matmul| (half, matmul)))
-        {
-            let half = Half { matmul, ..half };
+        for half in halves(sizes) {
             let (fused, definition) = (
                 half.op(longreach_kernels::attention_block),
                 half.op(reference::attention_block),
             );
             compare(
-                leeway,
+                1.0,
                 &format!("{half:?}"),
                 &half.inputs(),
                 &*fused,
@@ -436,11 +411,7 @@ fn networks_as_biases_agree_with_their_definition() {
 fn attention_halves_do_not_depend_on_the_number_of_threads() {
     // The second has as many groups of whole sequences as two threads need, the third more.
     for sizes in [[9, 2, 67, 8, 20], [2, 2, 128, 4, 6], [7, 2, 64, 4, 6]] {
-        for (half, (matmul, _)) in halves(sizes)
-            .into_iter()
-            .flat_map(|half| MATMULS.map(|matmul| (half, matmul)))
-        {
-            let half = Half { matmul, ..half };
+        for half in halves(sizes) {
             same_for_any_threads(
                 &format!("{half:?}"),
                 &half.inputs(),
@@ -473,7 +444,7 @@ fn coarse_loops(inputs: &[Input], op: &Op) -> Vec<String> {
 #[test]
 fn work_is_cut_finely_enough_for_32_threads() {
     // 4096 rows, the size of a training step of a tiny model.
-    for (name, inputs, fused, _) in operations(4096, 64, 256, Matmul::F32) {
+    for (name, inputs, fused, _) in operations(4096, 64, 256) {
         let coarse = coarse_loops(&inputs, &fused);
         assert!(coarse.is_empty(), "{name}: {coarse:#?}");
     }

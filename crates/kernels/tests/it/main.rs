@@ -4,7 +4,6 @@ mod attention;
 mod blocks;
 mod columns;
 mod common;
-mod formats;
 mod groups;
 mod rotation;
 mod rows;

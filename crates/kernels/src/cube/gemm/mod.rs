@@ -43,10 +43,9 @@ pub(super) enum Factors {
 }
 
 impl Factors {
-    /// Formats of parts are those of a CPU's matrix unit: elsewhere they are `f32`.
     pub(super) fn of(matmul: Matmul) -> Self {
         match matmul {
-            Matmul::F32 | Matmul::Bf16x6 | Matmul::Bf16x3 => Self::F32,
+            Matmul::F32 => Self::F32,
             Matmul::Tf32 => Self::Tf32,
             Matmul::Bf16 => Self::Bf16,
         }

@@ -67,8 +67,8 @@ impl Saved {
         let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let transposed = Transposed {
-            qkv: weight(&self.qkv).as_rhs_transposed(d, op.matmul),
-            output: weight(&self.output).as_rhs_transposed(head_dim, op.matmul),
+            qkv: weight(&self.qkv).as_rhs_transposed(d),
+            output: weight(&self.output).as_rhs_transposed(head_dim),
         };
         let n = grad.len() / d.max(1);
         let rows = group_rows(n);
@@ -176,8 +176,7 @@ impl Saved {
             output_layout.tiles(attended_grad),
             grad.len() * inner / 32,
             |(rows, tile)| {
-                let grad =
-                    Matrix::row_major(&grad[rows.start * d..], rows.len(), d, d).as_lhs(op.matmul);
+                let grad = Matrix::row_major(&grad[rows.start * d..], rows.len(), d, d).as_lhs();
                 multiply(
                     &grad,
                     &transposed.output,
@@ -232,7 +231,7 @@ impl Saved {
         sums: &mut Sums<'_>,
     ) {
         let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
-        let ([batch, _, length, head_dim], matmul) = (op.shape, op.matmul);
+        let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let [mut normed, mut grad_normed] = [(); 2].map(|()| Buffer::new(TILE * d));
         for part in op
@@ -242,11 +241,11 @@ impl Saved {
             let count = part.len();
             let grad = &mut grad[(part.start - first) * d..(part.end - first) * d];
             // grad output = attended^T grad, [inner, d].
-            let right = Matrix::row_major(grad, count, d, d).as_rhs(d, matmul);
+            let right = Matrix::row_major(grad, count, d, d).as_rhs(d);
             let attended = op
                 .output_layout(batch)
                 .rows(&self.attended, part.clone())
-                .as_lhs_transposed(matmul);
+                .as_lhs_transposed();
             multiply(
                 &attended,
                 &right,
@@ -267,16 +266,16 @@ impl Saved {
                 .qkv_layout(sequences.len())
                 .rows(projected_grad, part.start - before..part.end - before);
             // grad qkv = norm(x)^T grad projected, [d, 3 inner].
-            let normed = Matrix::row_major(normed, count, d, d).as_lhs_transposed(matmul);
+            let normed = Matrix::row_major(normed, count, d, d).as_lhs_transposed();
             multiply(
                 &normed,
-                &projected.as_rhs(head_dim, matmul),
+                &projected.as_rhs(head_dim),
                 MatrixMut::grouped(sums.qkv, d, 3 * inner, head_dim),
                 sums.accumulate,
             );
             // grad norm(x) = grad projected qkv^T, [rows, d].
             multiply(
-                &projected.as_lhs(matmul),
+                &projected.as_lhs(),
                 &transposed.qkv,
                 MatrixMut::row_major(grad_normed, count, d, d),
                 Accumulate::Overwrite,

@@ -28,7 +28,7 @@ impl AttentionBlock {
                 &mut normed,
                 &mut [[0.0; 2]; TILE][..n],
             );
-            let normed = Matrix::row_major(&normed, n, d, d).as_lhs(self.matmul);
+            let normed = Matrix::row_major(&normed, n, d, d).as_lhs();
             multiply(
                 &normed,
                 weight,
@@ -92,8 +92,8 @@ impl AttentionBlock {
         let x = saved.x.storage::<f32>();
         let tasks = x.chunks(rows).zip(y.chunks_mut(rows)).enumerate().map(task);
         let weights = [
-            weight(&saved.qkv).as_rhs(head_dim, self.matmul).prepared(),
-            weight(&saved.output).as_rhs(d, self.matmul).prepared(),
+            weight(&saved.qkv).as_rhs(head_dim),
+            weight(&saved.output).as_rhs(d),
         ];
         let norm = saved.norm.view();
         let bias = saved.bias.as_ref();
@@ -160,7 +160,7 @@ impl Sequences<'_> {
             |(rows, y)| {
                 let y = MatrixMut::row_major(y, rows.len(), d, d);
                 multiply(
-                    &output_layout.rows(attended, rows).as_lhs(op.matmul),
+                    &output_layout.rows(attended, rows).as_lhs(),
                     output,
                     y,
                     Accumulate::Add,

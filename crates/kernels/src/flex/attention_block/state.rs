@@ -1,6 +1,5 @@
 //! The settings of the attention block, its memory layouts, and what is saved.
 
-use crate::Matmul;
 use crate::flex::attention::{AttentionCall, BlockBias, PartView, QkvLayout, RotationTables};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::partial_sums::NormTensors;
@@ -16,7 +15,6 @@ pub(crate) struct AttentionBlock {
     pub(crate) bias: BiasInputs,
     pub(crate) rotation: Option<RotationTables>,
     pub(crate) scale: f64,
-    pub(crate) matmul: Matmul,
 }
 
 /// What the inputs of the bias are, if there is one.

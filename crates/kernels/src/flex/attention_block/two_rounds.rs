@@ -30,7 +30,7 @@ impl Saved {
         transposed: &Rhs<'_>,
         sums: &mut AllSums,
     ) {
-        let ([batch, heads, length, head_dim], matmul) = (op.shape, op.matmul);
+        let [batch, heads, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
         let (qkv_layout, output_layout) = (op.qkv_layout(batch), op.output_layout(batch));
@@ -48,16 +48,14 @@ impl Saved {
             stats,
             mut grad_normed,
         } = kept;
-        let normed = chunks.transposed(matmul, |chunk| chunks.row_major(&normed, chunk, d));
-        let attended = chunks.transposed(matmul, |chunk| {
-            output_layout.rows(&self.attended, chunks.rows[chunk].clone())
-        });
-        let mut second = SecondRound::new(&chunks, matmul);
+        let normed = chunks.transposed(|chunk| chunks.row_major(&normed, chunk, d));
+        let attended = chunks
+            .transposed(|chunk| output_layout.rows(&self.attended, chunks.rows[chunk].clone()));
+        let mut second = SecondRound::new(&chunks);
         // grad output = attended^T grad, [inner, d].
         second.weight(&mut sums.output, &attended, |chunk, panel| {
             let grad = chunks.row_major(grad, chunk, d);
-            grad.column_range(panel.columns())
-                .as_rhs(panel.count, matmul)
+            grad.column_range(panel.columns()).as_rhs(panel.count)
         });
         // grad qkv = norm(x)^T grad projected, [d, 3 inner], head by head.
         second.weight(&mut sums.qkv, &normed, |chunk, panel| {
@@ -74,7 +72,7 @@ impl Saved {
                 part,
             };
             view.matrix([sequence, head], first..first + rows.len())
-                .as_rhs(head_dim, matmul)
+                .as_rhs(head_dim)
         });
         let stats = &stats[..];
         second.norm(
@@ -96,7 +94,7 @@ impl Saved {
         chunks: &Chunks,
         kept: &mut Kept,
     ) {
-        let (norm, x, matmul) = (self.norm.view(), self.x.storage::<f32>(), op.matmul);
+        let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
         let (layout, d) = (op.qkv_layout(op.shape[0]), norm.scale.len());
         let work = x.len() * self.output.shape()[0] / 8;
         let outputs = chunks.split(&mut kept.normed, d).into_iter();
@@ -115,7 +113,7 @@ impl Saved {
                 norm.forward(&x[rows.start * d..rows.end * d], normed, stats);
                 // grad norm(x) = grad projected qkv^T, [rows, d].
                 let grad_normed = MatrixMut::row_major(grad_normed, rows.len(), d, d);
-                let projected = layout.rows(projected_grad, rows).as_lhs(matmul);
+                let projected = layout.rows(projected_grad, rows).as_lhs();
                 multiply(&projected, transposed, grad_normed, Accumulate::Overwrite);
             },
         );

@@ -7,8 +7,6 @@
 //! Panels may restart with every *group* of columns. Each group is then a separate packed matrix.
 //! Attention uses one group per head.
 
-use super::formats::goes_through_parts;
-use crate::Matmul;
 use crate::flex::simd::dispatch;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -64,13 +62,11 @@ pub(crate) struct Panel {
 
 impl Panel {
     /// Cuts `cols` columns into steps of the best width for a product with these panels: the sums
-    /// over a step are long enough to be fast, and its activations stay in L1. Sums of bfloat16
-    /// parts gain from more.
-    pub(crate) fn steps(cols: usize, matmul: Matmul) -> impl Iterator<Item = Self> {
+    /// over a step are long enough to be fast, and its activations stay in L1.
+    pub(crate) fn steps(cols: usize) -> impl Iterator<Item = Self> {
         let Widths { panel, vector } = *WIDTHS;
-        let wanted: usize = if goes_through_parts(matmul) { 128 } else { 64 };
         // Whole panels, so that every step is a packed matrix and begins at a panel.
-        let step = wanted.next_multiple_of(panel);
+        let step = 64usize.next_multiple_of(panel);
         (0..cols).step_by(step).map(move |first| {
             let count = step.min(cols - first);
             Self {

@@ -1,9 +1,8 @@
 //! The backward pass of the feed-forward block.
 
-use super::panel_grads::{Chunk, PanelGrads, PreparedWeights, Recomputed};
+use super::panel_grads::{Chunk, PanelGrads, PreparedWeights};
 use super::two_rounds::backward_in_two_rounds;
 use super::weights::{Saved, Weights, sizes, widest};
-use crate::Matmul;
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
@@ -19,7 +18,7 @@ pub(super) fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 
     let [d, ff] = sizes(&saved.weights);
     let shape: [usize; 2] = saved.x.shape().dims();
     let norm = saved.norm.view();
-    let weights = PreparedWeights::new(&saved.weights, [d, ff], saved.matmul);
+    let weights = PreparedWeights::new(&saved.weights, [d, ff]);
     let rows = group_rows(shape[0]);
     let groups = shape[0].div_ceil(rows.max(1));
     let mut grad = contiguous(grad);
@@ -77,14 +76,14 @@ fn backward_by_groups(
     };
     let tasks = inputs.zip(saved.inner(rows, ff)).zip(outputs).map(task);
     for_each(tasks.collect(), work, |group: Group<'_>| {
-        group.run(norm, weights, sizes, saved.matmul)
+        group.run(norm, weights, sizes)
     });
 }
 
 /// A task: the rows that share one partial sum of every weight.
 struct Group<'a> {
     x: &'a [f32],
-    /// Inputs of the activation from `up` and `gate`, if they were saved.
+    /// Inputs of the activation from `up` and, where there is one, `gate`.
     inner: [Option<&'a [f32]>; 2],
     /// The gradient of the output before, of `x` after.
     grad: &'a mut [f32],
@@ -100,19 +99,17 @@ struct Scratch {
     /// Gradients of the inputs of the activation.
     grad_up: Buffer,
     grad_gate: Buffer,
-    recomputed: Recomputed,
 }
 
 impl Scratch {
-    fn new(weights: &PreparedWeights<'_>, [d, ff]: [usize; 2], matmul: Matmul) -> Self {
-        let panel = |needed: bool| Buffer::new(if needed { widest(CHUNK, ff, matmul) } else { 0 });
+    fn new(weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) -> Self {
+        let panel = |needed: bool| Buffer::new(if needed { widest(CHUNK, ff) } else { 0 });
         Self {
             normed: Buffer::new(CHUNK * d),
             grad_normed: Buffer::new(CHUNK * d),
             active: panel(true),
             grad_up: panel(true),
             grad_gate: panel(!weights.gate.is_empty()),
-            recomputed: Recomputed::new(weights, ff, matmul),
         }
     }
 }
@@ -127,14 +124,8 @@ struct SumOperands<'a> {
 }
 
 impl Group<'_> {
-    fn run(
-        mut self,
-        norm: Norm<'_>,
-        weights: &PreparedWeights<'_>,
-        [d, ff]: [usize; 2],
-        matmul: Matmul,
-    ) {
-        let mut scratch = Scratch::new(weights, [d, ff], matmul);
+    fn run(mut self, norm: Norm<'_>, weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) {
+        let mut scratch = Scratch::new(weights, [d, ff]);
         let mut inner = self
             .inner
             .map(|inner| inner.unwrap_or_default().chunks(CHUNK * padded(ff)));
@@ -151,24 +142,23 @@ impl Group<'_> {
                 let normed = Matrix::row_major(&*normed, rows, d, d);
                 let grad = Matrix::row_major(&*grad, rows, d, d);
                 let inner = inner.each_mut().map(Iterator::next);
-                let chunk = Chunk::new(normed, grad, inner, matmul);
+                let chunk = Chunk::new(grad, inner);
                 let operands = SumOperands {
                     rows,
-                    normed_transposed: normed.as_lhs_transposed(matmul).prepared(),
-                    grad: grad.as_rhs(d, matmul).prepared(),
+                    normed_transposed: normed.as_lhs_transposed(),
+                    grad: grad.as_rhs(d),
                     accumulate,
                 };
                 // Panel by panel, so that the result of one step is still in L1 for the next.
-                for (i, panel) in Panel::steps(ff, matmul).enumerate() {
+                for (i, panel) in Panel::steps(ff).enumerate() {
                     let length = panel.range(rows).len();
                     let mut grads = PanelGrads {
                         active: &mut scratch.active[..length],
                         up: &mut scratch.grad_up[..length],
                         gate: scratch.grad_gate.get_mut(..length).unwrap_or_default(),
                     };
-                    let recomputed = &mut scratch.recomputed;
-                    chunk.panel((i, &panel), weights, &mut grads, recomputed, grad_normed);
-                    self.add(&panel, &operands, &grads, [d, ff], matmul);
+                    chunk.panel((i, &panel), weights, &mut grads, grad_normed);
+                    self.add(&panel, &operands, &grads, [d, ff]);
                 }
             }
             norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
@@ -186,7 +176,6 @@ impl Group<'_> {
         chunk: &SumOperands<'_>,
         grads: &PanelGrads<'_>,
         [d, ff]: [usize; 2],
-        matmul: Matmul,
     ) {
         let [rows, cols] = [chunk.rows, panel.count];
         let range = panel.range(d);
@@ -194,7 +183,7 @@ impl Group<'_> {
         let add = |grad: &[f32], sum: &mut [f32]| {
             multiply(
                 &chunk.normed_transposed,
-                &Matrix::packed(grad, rows, cols).as_rhs(cols, matmul),
+                &Matrix::packed(grad, rows, cols).as_rhs(cols),
                 MatrixMut::packed(&mut sum[range.clone()], d, cols),
                 chunk.accumulate,
             );
@@ -205,7 +194,7 @@ impl Group<'_> {
         }
         // grad down = activation^T grad, the rows of this panel.
         multiply(
-            &Matrix::packed(&*grads.active, rows, cols).as_lhs_transposed(matmul),
+            &Matrix::packed(&*grads.active, rows, cols).as_lhs_transposed(),
             &chunk.grad,
             MatrixMut::packed(&mut *self.sums.down, ff, d).row_range(panel.columns()),
             chunk.accumulate,

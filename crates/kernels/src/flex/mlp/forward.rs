@@ -1,7 +1,6 @@
 //! The forward pass of the feed-forward block.
 
-use super::weights::{Saved, Share, Weights, by_panel, saves_inner, sizes, widest};
-use crate::Matmul;
+use super::weights::{Saved, Share, Weights, by_panel, sizes, widest};
 use crate::flex::activation::{gelu_forward, swiglu_forward};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
@@ -24,16 +23,10 @@ struct Chunk<'a> {
 
 impl Chunk<'_> {
     /// `panels` are those of up, gate and down.
-    fn forward(
-        mut self,
-        norm: Norm<'_>,
-        panels: &[Vec<Rhs<'_>>; 3],
-        [d, ff]: [usize; 2],
-        matmul: Matmul,
-    ) {
+    fn forward(mut self, norm: Norm<'_>, panels: &[Vec<Rhs<'_>>; 3], [d, ff]: [usize; 2]) {
         let [up_panels, gate_panels, down_panels] = panels;
         let rows = self.x.len() / d;
-        let longest = widest(rows, ff, matmul);
+        let longest = widest(rows, ff);
         let (mut normed, mut active) = (Buffer::new(self.x.len()), Buffer::new(longest));
         // What is not saved needs room for one panel.
         let missing = [
@@ -43,11 +36,9 @@ impl Chunk<'_> {
         let [mut up_scratch, mut gate_scratch] =
             missing.map(|needed| Buffer::new(if needed { longest } else { 0 }));
         norm.forward(self.x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
-        let normed = Matrix::row_major(&normed, rows, d, d)
-            .as_lhs(matmul)
-            .prepared();
+        let normed = Matrix::row_major(&normed, rows, d, d).as_lhs();
         // Panel by panel, so that the activation is still in L1 for the second product.
-        for (i, panel) in Panel::steps(ff, matmul).enumerate() {
+        for (i, panel) in Panel::steps(ff).enumerate() {
             let range = panel.range(rows);
             let project = |weight: &Rhs<'_>, target: &mut [f32]| {
                 multiply(
@@ -74,7 +65,7 @@ impl Chunk<'_> {
                 }
                 None => gelu_forward(up, active),
             }
-            let active = Matrix::packed(&*active, rows, panel.count).as_lhs(matmul);
+            let active = Matrix::packed(&*active, rows, panel.count).as_lhs();
             multiply(
                 &active,
                 &down_panels[i],
@@ -90,7 +81,6 @@ pub(super) fn forward(
     norm: NormTensors,
     weights: Weights<FlexTensor>,
     tracked: bool,
-    matmul: Matmul,
 ) -> (FlexTensor, Saved) {
     let [d, ff] = sizes(&weights);
     let shape: [usize; 2] = x.shape().dims();
@@ -100,14 +90,10 @@ pub(super) fn forward(
         gate,
         Some((&weights.down, Share::Rows)),
     ];
-    let panels = by_panel(shares, [d, ff], matmul);
+    let panels = by_panel(shares, [d, ff]);
     // The residual sum starts from x.
     let mut y = copy_of(x.storage());
-    let saved = if tracked && saves_inner(matmul) {
-        shape[0] * padded(ff)
-    } else {
-        0
-    };
+    let saved = if tracked { shape[0] * padded(ff) } else { 0 };
     let mut inner: Vec<Buffer> = (0..if gate.is_some() { 2 } else { 1 })
         .map(|_| Buffer::new(saved))
         .collect();
@@ -127,7 +113,7 @@ pub(super) fn forward(
         })
         .collect();
     for_each(tasks, shape[0] * d * ff / 16, |chunk: Chunk<'_>| {
-        chunk.forward(norm.view(), &panels, [d, ff], matmul);
+        chunk.forward(norm.view(), &panels, [d, ff]);
     });
     drop(panels);
     let saved = Saved {
@@ -135,7 +121,6 @@ pub(super) fn forward(
         norm,
         weights,
         inner,
-        matmul,
     };
     (tensor(y, shape), saved)
 }

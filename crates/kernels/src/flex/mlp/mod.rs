@@ -1,8 +1,8 @@
 //! The feed-forward block: norm, product, activation, product and the residual sum, chunk by chunk.
 //!
-//! The intermediate values of a chunk of rows stay in L2. In `f32` the inputs of the activation are
-//! saved for the backward pass, packed; with bfloat16 parts they are recomputed, as everything else
-//! is, which costs less than reading it from memory.
+//! The intermediate values of a chunk of rows stay in L2. The inputs of the activation are saved
+//! for the backward pass, packed: reading them back is faster than recomputing them. Everything
+//! else is recomputed.
 
 mod backward;
 mod forward;
@@ -12,7 +12,6 @@ mod weights;
 
 use super::partial_sums::NormTensors;
 use super::tensors::contiguous;
-use crate::Matmul;
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
@@ -20,7 +19,6 @@ use burn_flex::FlexTensor;
 /// gate are optional.
 pub(super) struct Mlp {
     pub(super) eps: f64,
-    pub(super) matmul: Matmul,
 }
 
 impl FusedOp<6> for Mlp {
@@ -43,7 +41,7 @@ impl FusedOp<6> for Mlp {
             gate,
             down: required(down),
         };
-        forward::forward(required(x), norm, weights, tracked, self.matmul)
+        forward::forward(required(x), norm, weights, tracked)
     }
 
     fn backward(

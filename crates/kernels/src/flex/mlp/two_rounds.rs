@@ -1,8 +1,7 @@
 //! The backward pass of the feed-forward block with more threads than groups of rows.
 
-use super::panel_grads::{Chunk, PanelGrads, PreparedWeights, Recomputed};
+use super::panel_grads::{Chunk, PanelGrads, PreparedWeights};
 use super::weights::{Saved, Weights, sizes};
-use crate::Matmul;
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Matrix, Panel, padded};
 use crate::flex::norm::Norm;
@@ -45,31 +44,30 @@ pub(super) fn backward_in_two_rounds(
     (sums, norm_sums): (&mut Weights<PartialSums>, &mut NormPartialSums),
 ) {
     let [d, ff] = sizes(&saved.weights);
-    let ([n, _], matmul): ([usize; 2], _) = (saved.x.shape().dims(), saved.matmul);
+    let [n, _]: [usize; 2] = saved.x.shape().dims();
     let chunks = Chunks::of(n, group, CHUNK);
     let mut kept = Kept::new(n, [d, ff], sums.gate.is_some());
     let mut grad_normed = Buffer::new(n * d);
     let tasks = first_round(saved, grad, &chunks, &mut kept, &mut grad_normed);
     for_each(tasks, n * d * ff / 16, |rows: Rows<'_>| {
-        rows.run(saved.norm.view(), weights, [d, ff], matmul);
+        rows.run(saved.norm.view(), weights, [d, ff]);
     });
 
     let rows_of = |chunk: usize| chunks.rows[chunk].len();
-    let normed = chunks.transposed(matmul, |chunk| chunks.row_major(&kept.normed, chunk, d));
-    let active = chunks.transposed(matmul, |chunk| {
+    let normed = chunks.transposed(|chunk| chunks.row_major(&kept.normed, chunk, d));
+    let active = chunks.transposed(|chunk| {
         Matrix::packed(chunks.packed(&kept.active, chunk, ff), rows_of(chunk), ff)
     });
-    let mut second = SecondRound::new(&chunks, matmul);
+    let mut second = SecondRound::new(&chunks);
     // grad down = activation^T grad.
     second.weight(&mut sums.down, &active, |chunk, panel| {
         let grad = chunks.row_major(grad, chunk, d);
-        grad.column_range(panel.columns())
-            .as_rhs(panel.count, matmul)
+        grad.column_range(panel.columns()).as_rhs(panel.count)
     });
     // grad up = norm(x)^T grad, and of the gate.
     let columns = |values, chunk, panel: &Panel| {
         let values = &chunks.packed(values, chunk, ff)[panel.range(rows_of(chunk))];
-        Matrix::packed(values, rows_of(chunk), panel.count).as_rhs(panel.count, matmul)
+        Matrix::packed(values, rows_of(chunk), panel.count).as_rhs(panel.count)
     };
     second.weight(&mut sums.up, &normed, |chunk, panel| {
         columns(&kept.grad_up, chunk, panel)
@@ -135,21 +133,13 @@ fn first_round<'a>(
 }
 
 impl Rows<'_> {
-    fn run(
-        self,
-        norm: Norm<'_>,
-        weights: &PreparedWeights<'_>,
-        [d, ff]: [usize; 2],
-        matmul: Matmul,
-    ) {
+    fn run(self, norm: Norm<'_>, weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) {
         let rows = self.x.len() / d;
         norm.forward(self.x, self.normed, self.stats);
-        let normed = Matrix::row_major(&*self.normed, rows, d, d);
         let grad = Matrix::row_major(self.grad, rows, d, d);
-        let chunk = Chunk::new(normed, grad, self.inner, matmul);
-        let mut recomputed = Recomputed::new(weights, ff, matmul);
+        let chunk = Chunk::new(grad, self.inner);
         let all = self.grads;
-        for (i, panel) in Panel::steps(ff, matmul).enumerate() {
+        for (i, panel) in Panel::steps(ff).enumerate() {
             let range = panel.range(rows);
             let mut grads = PanelGrads {
                 active: &mut all.active[range.clone()],
@@ -157,7 +147,7 @@ impl Rows<'_> {
                 gate: all.gate.get_mut(range).unwrap_or_default(),
             };
             let at = (i, &panel);
-            chunk.panel(at, weights, &mut grads, &mut recomputed, self.grad_normed);
+            chunk.panel(at, weights, &mut grads, self.grad_normed);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The weights of the feed-forward block, prepared panel by panel, and what is saved.
 
-use crate::Matmul;
 use crate::flex::buffer_pool::Buffer;
-use crate::flex::gemm::{Panel, Rhs, goes_through_parts};
+use crate::flex::gemm::{Panel, Rhs};
 use crate::flex::partial_sums::{NormTensors, weight};
 use crate::flex::threads::map;
 use burn::backend::TensorMetadata;
@@ -13,10 +12,9 @@ pub(crate) struct Saved {
     pub(super) x: FlexTensor,
     pub(super) norm: NormTensors,
     pub(super) weights: Weights<FlexTensor>,
-    /// `norm(x) up` and, with a gate, `norm(x) gate`, each chunk of rows packed. Empty where they
-    /// are recomputed.
+    /// `norm(x) up` and, with a gate, `norm(x) gate`, each chunk of rows packed. Empty outside
+    /// autodiff.
     pub(super) inner: Vec<Buffer>,
-    pub(super) matmul: Matmul,
 }
 
 /// One value per weight.
@@ -24,12 +22,6 @@ pub(crate) struct Weights<T> {
     pub(super) up: T,
     pub(super) gate: Option<T>,
     pub(super) down: T,
-}
-
-/// Whether the inputs of the activation are saved for the backward pass: reading them back is
-/// faster than recomputing them with `f32` products, but slower than with bfloat16 parts.
-pub(super) fn saves_inner(matmul: Matmul) -> bool {
-    !goes_through_parts(matmul)
 }
 
 /// `[d, ff]`.
@@ -52,9 +44,8 @@ pub(super) enum Share {
 pub(super) fn by_panel<'a, const N: usize>(
     weights: [Option<(&'a FlexTensor, Share)>; N],
     [d, ff]: [usize; 2],
-    matmul: Matmul,
 ) -> [Vec<Rhs<'a>>; N] {
-    let tasks = |(w, share)| Panel::steps(ff, matmul).map(move |panel| (w, share, panel));
+    let tasks = |(w, share)| Panel::steps(ff).map(move |panel| (w, share, panel));
     let made = map(
         weights.into_iter().flatten().flat_map(tasks).collect(),
         N * d * ff,
@@ -62,22 +53,15 @@ pub(super) fn by_panel<'a, const N: usize>(
             let (matrix, columns) = (weight(w), panel.columns());
             // The panel's columns of the activation are columns of up and gate, and rows of down.
             match share {
-                Share::Columns => matrix
-                    .column_range(columns)
-                    .as_rhs(panel.count, matmul)
-                    .prepared(),
-                Share::ColumnsTransposed => {
-                    matrix.column_range(columns).as_rhs_transposed(d, matmul)
-                }
-                Share::Rows => matrix.row_range(columns).as_rhs(d, matmul).prepared(),
-                Share::RowsTransposed => matrix
-                    .row_range(columns)
-                    .as_rhs_transposed(panel.count, matmul),
+                Share::Columns => matrix.column_range(columns).as_rhs(panel.count),
+                Share::ColumnsTransposed => matrix.column_range(columns).as_rhs_transposed(d),
+                Share::Rows => matrix.row_range(columns).as_rhs(d),
+                Share::RowsTransposed => matrix.row_range(columns).as_rhs_transposed(panel.count),
             }
         },
     );
     // `map` keeps the order, so the panels of each weight are the next ones.
-    let (mut made, panels) = (made.into_iter(), Panel::steps(ff, matmul).count());
+    let (mut made, panels) = (made.into_iter(), Panel::steps(ff).count());
     weights.map(|weight| {
         made.by_ref()
             .take(if weight.is_some() { panels } else { 0 })
@@ -86,8 +70,8 @@ pub(super) fn by_panel<'a, const N: usize>(
 }
 
 /// Length of the widest panel.
-pub(super) fn widest(rows: usize, cols: usize, matmul: Matmul) -> usize {
-    Panel::steps(cols, matmul)
+pub(super) fn widest(rows: usize, cols: usize) -> usize {
+    Panel::steps(cols)
         .next()
         .map_or(0, |panel| panel.range(rows).len())
 }

@@ -2,7 +2,6 @@
 //! its definition.
 
 mod noise;
-pub mod rounded;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 pub use noise::noise;
@@ -70,7 +69,7 @@ pub fn assert_close(what: &str, a: &[f64], b: &[f64], relative: f64, absolute: f
 }
 
 /// Compares a fused operation in f32 with its definition in f32 and f64, outputs and gradients, and
-/// without autodiff. `leeway` scales the tolerance for products in fewer bits.
+/// without autodiff. `leeway` scales the tolerance.
 pub fn compare(
     leeway: f64,
     what: &str,

@@ -60,7 +60,7 @@ embedding_std = 0.02
 attention = "linear"
 feature_map = "relu"
 normalizer = "rotated"
-matmul = "bf16_x6"
+matmul = "tf32"
 positions = { kind = "contiguous" }
 pe = { kind = "rope" }
 [train]
