@@ -2,6 +2,7 @@
 
 use kernels::Matmul;
 use posenc::{ConfigError, Facts, ModelShape};
+use schema::is_default;
 use serde::{Deserialize, Serialize};
 
 /// Normalisation before attention, before the feed-forward network and before the head.
@@ -108,11 +109,6 @@ pub enum Normalizer {
     /// Similarity `1 + R q/|q| . R k/|k|` above and below: never negative where R keeps norms.
     /// Takes no feature map.
     Cosine,
-}
-
-/// Options with their default are not serialised, so that a new option changes no run id.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Everything about the model except its encoding.
