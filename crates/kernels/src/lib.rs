@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod checks;
+mod fused_ops;
 mod groups;
 mod matmul;
 #[cfg(any(feature = "flex", feature = "cube"))]
@@ -50,7 +51,9 @@ mod cube;
 mod cube;
 
 use burn::tensor::{Device, Int, Tensor};
+pub use fused_ops::FusedOps;
 pub use matmul::Matmul;
+pub use ops::{DiagonalNetwork, Rotation};
 pub use update::{AdamWStep, AdamWUpdate};
 
 /// GEMM on plain slices for the benchmarks of this crate. Not part of the interface.
@@ -117,17 +120,6 @@ pub struct AttentionWeights {
     pub matmul: Matmul,
 }
 
-/// Cos and sin tables, `[1 or G, 1, L, R]`, that rotate pairs of dimensions; see [`rotate`].
-#[derive(Clone)]
-pub struct Rotation {
-    /// Cos and sin for queries.
-    pub queries: [Tensor<4>; 2],
-    /// Cos and sin for keys.
-    pub keys: [Tensor<4>; 2],
-    /// Whether pair i is `(2i, 2i + 1)`.
-    pub interleaved: bool,
-}
-
 /// What is added to the logits of attention.
 #[derive(Clone)]
 pub enum Bias {
@@ -145,23 +137,6 @@ pub enum Bias {
     /// the same for all groups.
     /// The fused version computes it tile by tile, once per sequence of the batch in each pass.
     Network(Box<DiagonalNetwork>),
-}
-
-/// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied
-/// to; see [`diagonal_network`].
-#[derive(Clone)]
-pub struct DiagonalNetwork {
-    /// One number per diagonal of the matrix, from its lower left corner to its upper right one,
-    /// `[R + C - 1]`.
-    pub diagonals: Tensor<1>,
-    /// Divisor of every row, `[R]`.
-    pub units: Tensor<1>,
-    /// Weights and biases of the hidden layer, `[N]`.
-    pub hidden: [Tensor<1>; 2],
-    /// Weights of the outputs, `[N, H]`.
-    pub weights: Tensor<2>,
-    /// Biases of the outputs, `[H]`.
-    pub biases: Tensor<1>,
 }
 
 /// `norm(x) w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; without a norm `x w`.

@@ -10,7 +10,8 @@ use crate::{
     AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm,
     Rotation,
 };
-use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
+use burn::tensor::{Int, Tensor, TensorData, activation, module};
+pub use ops::{count_open_keys, gather_columns, interpolate_columns, rotate, scatter_columns};
 
 /// Definition of [`nll`](crate::nll).
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
@@ -249,129 +250,9 @@ fn dense_bias(values: Tensor<3>, length: usize) -> Tensor<4> {
         .reshape([groups, heads, length, length])
 }
 
-/// Definition of [`rotate`](crate::rotate).
-pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
-    let shape @ [batch, heads, length, head_dim] = x.dims();
-    let [groups, table_heads, ..] = cos.dims();
-    if groups > 1 && groups < batch {
-        // What shares a table beside each other, so that the table is broadcast over it.
-        let (each, wide) = (batch / groups, table_heads == 1);
-        let x: Tensor<5> = x.reshape([groups, each, heads, length, head_dim]);
-        if wide {
-            let x = x.reshape([groups, each * heads, length, head_dim]);
-            return rotated(x, cos, sin, interleaved).reshape(shape);
-        }
-        let x = x.swap_dims(1, 2);
-        let x = x.reshape([groups * heads, each, length, head_dim]);
-        let [cos, sin] = [cos, sin].map(|table| {
-            let [_, _, length, pairs] = table.dims();
-            table.reshape([groups * heads, 1, length, pairs])
-        });
-        let y: Tensor<5> =
-            rotated(x, cos, sin, interleaved).reshape([groups, heads, each, length, head_dim]);
-        return y.swap_dims(1, 2).reshape(shape);
-    }
-    rotated(x, cos, sin, interleaved)
-}
-
-/// [`rotate`] with tables that are broadcast.
-fn rotated(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
-    let [batch, heads, length, head_dim] = x.dims();
-    let pairs = cos.dims()[3];
-    let rotated = x.clone().slice_dim(3, 0..2 * pairs);
-    let (a, b) = if interleaved {
-        // Dimension 2 i is paired with 2 i + 1.
-        let split = rotated.reshape([batch, heads, length, pairs, 2]);
-        let [a, b] = [0..1, 1..2].map(|part| split.clone().slice_dim(4, part).squeeze_dim::<4>(4));
-        (a, b)
-    } else {
-        (
-            rotated.clone().slice_dim(3, 0..pairs),
-            rotated.slice_dim(3, pairs..2 * pairs),
-        )
-    };
-    let turned_a = a.clone() * cos.clone() - b.clone() * sin.clone();
-    let turned_b = b * cos + a * sin;
-    let rotated = if interleaved {
-        Tensor::stack::<5>(vec![turned_a, turned_b], 4).reshape([batch, heads, length, 2 * pairs])
-    } else {
-        Tensor::cat(vec![turned_a, turned_b], 3)
-    };
-    // Dimensions past the last pair are not rotated.
-    if 2 * pairs == head_dim {
-        rotated
-    } else {
-        Tensor::cat(vec![rotated, x.slice_dim(3, 2 * pairs..head_dim)], 3)
-    }
-}
-
-/// Definition of [`gather_columns`](crate::gather_columns).
-pub fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
-    let [batch, heads, rows, _] = x.dims();
-    let places = columns.dims()[3];
-    x.gather(3, columns.expand([batch, heads, rows, places]))
-}
-
-/// Definition of [`scatter_columns`](crate::scatter_columns).
-pub fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
-    let [batch, heads, rows, places] = x.dims();
-    let empty = Tensor::zeros([batch, heads, rows, n], (&x.device(), x.dtype()));
-    let columns = columns.expand([batch, heads, rows, places]);
-    empty.scatter(3, columns, x, IndexingUpdateOp::Add)
-}
-
-/// Definition of [`interpolate_columns`](crate::interpolate_columns).
-pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
-    let last = (x.dims()[3] - 1) as f64;
-    // The gradient of a place flows through `share`; the columns it lies between are constants.
-    let below = at.clone().detach().floor();
-    let share = at - below.clone();
-    // At the last column `share` is 0, so the clamped upper neighbour has no weight.
-    let [lower, upper] = [0.0, 1.0].map(|step| {
-        let columns = (below.clone() + step).clamp_max(last).int();
-        gather_columns(x.clone(), columns)
-    });
-    lower.clone() + (upper - lower) * share
-}
-
-/// Definition of [`count_open_keys`](crate::count_open_keys).
-pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
-    let shape @ [_, _, queries, keys] = logits.dims();
-    let hidden = (0..queries).flat_map(|row| (0..keys).map(move |key| key > first_query + row));
-    let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, queries, keys]);
-    let hidden = Tensor::<4, Bool>::from_data(hidden, &logits.device()).expand(shape);
-    let gates = activation::sigmoid(logits).mask_fill(hidden, 0.0);
-    // Sums from the last key backwards.
-    let sums = gates.flip([3]).cumsum(3).flip([3]);
-    sums.clamp_max(limit)
-}
-
 /// Definition of [`diagonal_network`](crate::diagonal_network).
 pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
-    let DiagonalNetwork {
-        diagonals,
-        units,
-        hidden: [w1, b1],
-        weights,
-        biases,
-    } = network;
-    let ([n], [rows], heads) = (diagonals.dims(), units.dims(), biases.dims()[0]);
-    let columns = n + 1 - rows;
-    let matrix: Tensor<2> = if rows == 1 {
-        diagonals.reshape([1, columns])
-    } else {
-        // Copies of the diagonals in a row, cut into rows that are shorter by one: each row starts
-        // one diagonal before the row above.
-        let copies: Tensor<2> = diagonals.unsqueeze::<2>().expand([rows, n]);
-        let copies: Tensor<1> = copies.reshape([rows * n]);
-        let cut = copies.slice_dim(0, rows - 1..rows - 1 + rows * (n - 1));
-        cut.reshape([rows, n - 1]).slice_dim(1, 0..columns)
-    };
-    let matrix = matrix / units.reshape([rows, 1]);
-    // One row per cell, for a network of one input.
-    let hidden = matrix.reshape([rows * columns, 1]) * w1.unsqueeze() + b1.unsqueeze();
-    let outputs = multiplied(activation::relu(hidden), weights, Matmul::F32) + biases.unsqueeze();
-    outputs.transpose().reshape([1, heads, rows, columns])
+    ops::diagonal_network(network, |x, w| multiplied(x, w, Matmul::F32))
 }
 
 /// Definition of [`adamw`](crate::adamw): part by part.

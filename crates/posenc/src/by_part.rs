@@ -3,8 +3,9 @@
 
 use crate::hooks::{
     Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared,
-    Rotation, first_alike,
+    first_alike,
 };
+use crate::ops::Rotation;
 use crate::positions::Positions;
 use burn::module::Module;
 use burn::tensor::Tensor;

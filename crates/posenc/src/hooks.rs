@@ -3,7 +3,8 @@
 //! Shapes: `B` batch, `H` heads, `Q` and `K` query and key length, `D` d_model, `E` head_dim.
 
 use crate::Positions;
-use crate::ops::{DiagonalNetwork, Ops, PlainOps, later_keys};
+use crate::ops::{DiagonalNetwork, Ops, PlainOps, Rotation};
+use crate::tensors::later_keys;
 use burn::tensor::{Bool, Device, Tensor};
 use std::fmt;
 use std::ops::Range;
@@ -111,31 +112,6 @@ pub(crate) fn within_limit(
             max_position: limit,
         }),
         _ => Ok(()),
-    }
-}
-
-/// Cos and sin tables of a rotation of queries and keys, `[1, 1, length, pairs]`, possibly
-/// multiplied by factors; `[G, 1, length, pairs]` for G models
-/// [side by side](crate::side_by_side). Pairs are those of the first dimensions of a head; the rest
-/// stays.
-#[non_exhaustive]
-pub struct Rotation {
-    /// Cos and sin for queries.
-    pub queries: [Tensor<4>; 2],
-    /// Cos and sin for keys.
-    pub keys: [Tensor<4>; 2],
-    /// Whether pair i is `(2i, 2i + 1)` instead of `(i, i + pairs)`.
-    pub interleaved: bool,
-}
-
-impl Rotation {
-    /// Tables of cos and sin for queries and for keys.
-    pub fn new(queries: [Tensor<4>; 2], keys: [Tensor<4>; 2], interleaved: bool) -> Self {
-        Self {
-            queries,
-            keys,
-            interleaved,
-        }
     }
 }
 

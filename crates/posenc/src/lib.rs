@@ -24,7 +24,6 @@ pub mod encodings;
 pub mod facts;
 pub mod hooks;
 pub mod init;
-pub mod ops;
 pub mod positions;
 pub mod prelude;
 pub mod rotary;
@@ -42,15 +41,15 @@ mod tensors;
 mod values;
 mod zones;
 
+pub use ::ops;
 pub use by_part::{acts_for_all, side_by_side};
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{
     Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-    Rotation,
 };
 pub use init::{Distribution, Init};
-pub use ops::{DiagonalNetwork, Ops, PlainOps};
+pub use ops::{DiagonalNetwork, Ops, PlainOps, Rotation};
 pub use positions::{Axis, Positions, PositionsConfig};
 pub use scaling::RopeScaling;
 pub use schema::Invalid as ConfigError;

@@ -2,8 +2,8 @@
 
 use crate::ConfigError;
 use crate::facts::ModelShape;
-use crate::hooks::{Context, FusedQk, Rotation};
-use crate::ops::Ops;
+use crate::hooks::{Context, FusedQk};
+use crate::ops::{Ops, Rotation};
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::tensors::upload;
 use burn::tensor::Tensor;

@@ -23,6 +23,16 @@ pub(crate) fn cells(
     Tensor::from_data(TensorData::new(all, [1, 1, rows, columns]), device)
 }
 
+/// `[1, 1, queries, keys]`, true where the key comes after the query.
+pub(crate) fn later_keys(
+    queries: usize,
+    keys: usize,
+    first_query: usize,
+    device: &Device,
+) -> Tensor<4, Bool> {
+    cells([queries, keys], device, |row, key| key > first_query + row)
+}
+
 /// The `range` of a dimension; `x` itself if the range is whole, which saves copies of the slice
 /// and of its gradient.
 pub(crate) fn cut<const D: usize>(x: &Tensor<D>, dim: usize, range: Range<usize>) -> Tensor<D> {

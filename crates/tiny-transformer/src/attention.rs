@@ -1,9 +1,7 @@
 //! Multi-head attention, causal or bidirectional. It knows an encoding only by its hooks.
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
-use crate::heads::{
-    FusedOps, fused_network, fused_rotation, is_trained, transform_qk, wide_attention,
-};
+use crate::heads::{is_trained, transform_qk, wide_attention};
 use crate::init::fan_in;
 use crate::layer_biases::LayerBiases;
 use crate::linear_attention::{feature_map, linear_attention};
@@ -11,7 +9,7 @@ use crate::norm::Norm;
 use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use kernels::Matmul;
+use kernels::{FusedOps, Matmul};
 use posenc::{Block, Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
@@ -209,12 +207,11 @@ impl Attention {
                     && !kernels::materialises_networks(x)
                     && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)
                 {
-                    return Some(kernels::Bias::Network(Box::new(fused_network(network))));
+                    return Some(kernels::Bias::Network(Box::new(network)));
                 }
                 fits.then(|| kernels::Bias::Dense(bias.block(0..length, 0..length)))
             })?),
         };
-        let rotation = fused.rotation.map(fused_rotation);
         let weights = kernels::AttentionWeights {
             qkv: self.qkv.val(),
             output: self.output.val(),
@@ -226,7 +223,7 @@ impl Attention {
             x.clone(),
             norm.parameters(),
             weights,
-            rotation,
+            fused.rotation,
             bias,
             scale,
         ))

@@ -134,7 +134,7 @@ pub(crate) fn attention_block(
         && bias.as_ref().is_none_or(|bias| match bias {
             Bias::Dense(bias) => is_supported(bias),
             Bias::ByDistance(bias) | Bias::Decays(bias) => is_supported(bias),
-            Bias::Network(network) => network.is_supported(),
+            Bias::Network(network) => network_is_supported(network),
         })
         && !matches!(tables, Some(None));
     if !supported {
@@ -372,21 +372,19 @@ pub(crate) fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64)
     apply(op, [Some(logits.into_dispatch())])
 }
 
-impl DiagonalNetwork {
-    fn is_supported(&self) -> bool {
-        let [w1, b1] = &self.hidden;
-        let vectors = [&self.diagonals, &self.units, w1, b1, &self.biases];
-        vectors.into_iter().all(is_supported) && is_supported(&self.weights)
-    }
+fn network_is_supported(network: &DiagonalNetwork) -> bool {
+    let [w1, b1] = &network.hidden;
+    let vectors = [&network.diagonals, &network.units, w1, b1, &network.biases];
+    vectors.into_iter().all(is_supported) && is_supported(&network.weights)
+}
 
-    /// Diagonals, units, weights and biases of the hidden layer, and those of the outputs.
-    fn into_dispatch(self) -> [Option<DispatchTensor>; 6] {
-        let [w1, b1] = self.hidden;
-        let [diagonals, units, w1, b1, biases] =
-            [self.diagonals, self.units, w1, b1, self.biases].map(|x| Some(x.into_dispatch()));
-        let weights = Some(self.weights.into_dispatch());
-        [diagonals, units, w1, b1, weights, biases]
-    }
+/// Diagonals, units, weights and biases of the hidden layer, and those of the outputs.
+fn network_inputs(network: DiagonalNetwork) -> [Option<DispatchTensor>; 6] {
+    let [w1, b1] = network.hidden;
+    let [diagonals, units, w1, b1, biases] =
+        [network.diagonals, network.units, w1, b1, network.biases].map(|x| Some(x.into_dispatch()));
+    let weights = Some(network.weights.into_dispatch());
+    [diagonals, units, w1, b1, weights, biases]
 }
 
 impl Bias {
@@ -401,14 +399,14 @@ impl Bias {
                 one(bias.reshape([heads, count]).into_dispatch())
             }
             Self::Decays(sums) => one(sums.into_dispatch()),
-            Self::Network(network) => network.into_dispatch(),
+            Self::Network(network) => network_inputs(*network),
         }
     }
 }
 
 pub(crate) fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
-    if !network.is_supported() {
+    if !network_is_supported(&network) {
         return reference::diagonal_network(network);
     }
-    apply(diagonal_network::DiagonalNetwork, network.into_dispatch())
+    apply(diagonal_network::DiagonalNetwork, network_inputs(network))
 }
