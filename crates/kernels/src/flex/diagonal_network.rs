@@ -4,7 +4,7 @@
 //! Stretches of a row between two kinks of the network are computed as the straight line that the
 //! network is there.
 
-use super::simd::{GROUP, Lanes, dispatch, sum_over};
+use super::simd::{LANE_GROUP, Lanes, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::{fill, for_each};
 use crate::op::{FusedOp, required};
@@ -13,7 +13,7 @@ use pulp::{Simd, WithSimd};
 
 /// Partial sums of the gradients of parameters. A constant, so that the result does not depend on
 /// the number of threads.
-const GROUPS: usize = 32;
+const SLABS: usize = 32;
 
 /// The inputs as slices; sizes are those of [`crate::diagonal_network`].
 #[derive(Clone, Copy)]
@@ -294,7 +294,7 @@ struct Backward<'a, 'b> {
     sums: &'b mut Sums,
 }
 
-/// Scratch for one row, in whole groups.
+/// Scratch for one row, in whole lane groups.
 struct Row {
     x: Vec<f32>,
     /// Gradient of `x`.
@@ -313,7 +313,7 @@ impl WithSimd for Backward<'_, '_> {
     fn with_simd<S: Simd>(self, s: S) {
         let (inputs, columns) = (self.inputs, self.inputs.columns());
         let (heads, plane) = (inputs.b2.len(), inputs.rows() * columns);
-        let wide = columns.next_multiple_of(GROUP);
+        let wide = columns.next_multiple_of(LANE_GROUP);
         let zeros = || vec![0.0; wide];
         let mut scratch = Row {
             x: zeros(),
@@ -371,7 +371,7 @@ fn hidden_unit<S: Simd>(s: S, inputs: Inputs<'_>, unit: usize, row: &mut Row, su
         grad_hidden[i] = back;
         grad_x[i] = s.fma(back, w1, grad_x[i]);
     }
-    debug_assert_eq!(n * S::F32_LANES, wide, "whole groups");
+    debug_assert_eq!(n * S::F32_LANES, wide, "whole lane groups");
     let (hidden, grad_hidden) = (&*hidden, &*grad_hidden);
     sums.b1[unit] += f64::from(sum_over!(s, n, |i| grad_hidden[i]));
     sums.w1[unit] += f64::from(sum_over!(s, n, |i| s.mul(grad_hidden[i], x[i])));
@@ -414,22 +414,22 @@ impl FusedOp<6> for DiagonalNetwork {
         let inputs = Inputs::new(saved);
         let grad = contiguous(grad);
         let (rows, columns) = (inputs.rows(), inputs.columns());
-        let each = rows.div_ceil(GROUPS).max(1);
+        let each = rows.div_ceil(SLABS).max(1);
         let mut units = vec![0.0; rows];
         let mut sums: Vec<Sums> = (0..rows.div_ceil(each))
             .map(|_| Sums::new(&inputs))
             .collect();
-        let groups = units.chunks_mut(each).zip(&mut sums).enumerate();
-        let tasks = groups.map(|(group, (units, sums))| Backward {
+        let slabs = units.chunks_mut(each).zip(&mut sums).enumerate();
+        let tasks = slabs.map(|(slab, (units, sums))| Backward {
             inputs,
-            first: group * each,
+            first: slab * each,
             grad: grad.storage(),
             units,
             sums,
         });
         let work = rows * columns * inputs.w1.len() * (inputs.b2.len() + 2) / 4;
         for_each(tasks.collect(), work, dispatch);
-        // Added in the order of the groups, not in the order in which threads finish.
+        // Added in the order of the slabs, not in the order in which threads finish.
         let mut total = Sums::new(&inputs);
         sums.iter().for_each(|sums| total.add(sums));
         let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();

@@ -3,7 +3,7 @@
 use super::buffer_pool::Buffer;
 use super::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
 use super::norm::Norm;
-use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, group_rows, weight};
+use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, slab_rows, weight};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use super::two_rounds::{self, Chunks, NormRound, SecondRound};
@@ -100,11 +100,11 @@ fn backward(
 ) -> (NormPartialSums, PartialSums) {
     let [m, k] = transposed.shape();
     let n = x.len() / k.max(1);
-    let rows = group_rows(n);
-    let groups = n.div_ceil(rows.max(1));
-    let mut weight_sums = PartialSums::new(groups, [k, m]);
-    let mut norm_sums = NormPartialSums::new(groups, norm);
-    if two_rounds::pay(groups) {
+    let rows = slab_rows(n);
+    let slabs = n.div_ceil(rows.max(1));
+    let mut weight_sums = PartialSums::new(slabs, [k, m]);
+    let mut norm_sums = NormPartialSums::new(slabs, norm);
+    if two_rounds::pay(slabs) {
         let chunks = Chunks::of(n, rows, CHUNK);
         let sums = (&mut norm_sums, &mut weight_sums);
         backward_in_two_rounds(x, norm, transposed, grad, grad_x, &chunks, sums);
@@ -113,9 +113,9 @@ fn backward(
     let inputs = x.chunks(rows * k).zip(grad.chunks(rows * m));
     let outputs = grad_x
         .chunks_mut(rows * k)
-        .zip(weight_sums.groups())
-        .zip(norm_sums.groups());
-    let task = |((x, grad), ((grad_x, weight), norm_sums))| Group {
+        .zip(weight_sums.slabs())
+        .zip(norm_sums.slabs());
+    let task = |((x, grad), ((grad_x, weight), norm_sums))| Slab {
         x,
         grad,
         grad_x,
@@ -125,7 +125,7 @@ fn backward(
     for_each(
         inputs.zip(outputs).map(task).collect(),
         x.len() * m / 16,
-        |group: Group<'_>| group.backward(norm, transposed),
+        |slab: Slab<'_>| slab.backward(norm, transposed),
     );
     (norm_sums, weight_sums)
 }
@@ -182,7 +182,7 @@ fn backward_in_two_rounds(
 }
 
 /// A task of the backward pass: the rows that share one partial sum.
-struct Group<'a> {
+struct Slab<'a> {
     x: &'a [f32],
     grad: &'a [f32],
     grad_x: &'a mut [f32],
@@ -190,7 +190,7 @@ struct Group<'a> {
     norm_sums: &'a mut [f32],
 }
 
-impl Group<'_> {
+impl Slab<'_> {
     fn backward(self, norm: Option<Norm<'_>>, transposed: &Rhs<'_>) {
         let [m, k] = transposed.shape();
         let mut normed = Buffer::new(CHUNK * k);
@@ -229,7 +229,7 @@ impl Group<'_> {
             if let Some(norm) = norm {
                 norm.backward(x, &stats[..rows], grad_x, self.norm_sums);
             }
-            // Only the first chunk of the group replaces what the buffer held.
+            // Only the first chunk of the slab replaces what the buffer held.
             accumulate = Accumulate::Add;
         }
     }

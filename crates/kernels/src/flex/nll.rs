@@ -1,6 +1,6 @@
 //! Softmax and negative log-likelihood in one pass.
 
-use super::simd::{GROUP, Lanes, dispatch, groups, sum_over};
+use super::simd::{LANE_GROUP, Lanes, dispatch, lane_groups, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
@@ -28,7 +28,7 @@ impl WithSimd for Forward<'_> {
         let width = self.logits.len() / self.targets.len();
         let rows = self.logits.chunks_exact(width).zip(self.targets);
         for ((row, target), (nll, log_sum)) in rows.zip(self.nll.iter_mut().zip(self.log_sum)) {
-            let (vectors, tail) = groups::<S>(row);
+            let (vectors, tail) = lane_groups::<S>(row);
             // Four maxima side by side: one would be a chain of dependent steps.
             let mut largest = [s.splat(f32::NEG_INFINITY); 4];
             for (i, x) in vectors.iter().enumerate() {
@@ -47,7 +47,7 @@ impl WithSimd for Forward<'_> {
             let sum = sum_over!(s, vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
             // Lanes past the end of the row would add exponentials of 0, so the tail is summed one
             // by one.
-            let mut rest = [0.0; GROUP];
+            let mut rest = [0.0; LANE_GROUP];
             for (x, y) in tail.chunks(S::F32_LANES).zip(rest.chunks_mut(S::F32_LANES)) {
                 s.partial_store_f32s(y, s.exp(s.sub(s.partial_load_f32s(x), shift)));
             }

@@ -1,6 +1,8 @@
 //! LayerNorm and RMSNorm, over whole tensors and for rows inside other operations.
 
-use super::simd::{GROUP, GroupSums, Lanes, dispatch, groups, groups_mut, sum_over};
+use super::simd::{
+    LANE_GROUP, LaneGroupSums, Lanes, dispatch, lane_groups, lane_groups_mut, sum_over,
+};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
@@ -28,15 +30,15 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
-        let (scale, scale_tail) = groups::<S>(self.scale);
+        let (scale, scale_tail) = lane_groups::<S>(self.scale);
         for ((x, y), stats) in self
             .x
             .chunks_exact(width)
             .zip(self.y.chunks_exact_mut(width))
             .zip(self.stats)
         {
-            let (x, x_tail) = groups::<S>(x);
-            let (y, y_tail) = groups_mut::<S>(y);
+            let (x, x_tail) = lane_groups::<S>(x);
+            let (y, y_tail) = lane_groups_mut::<S>(y);
             // An RMSNorm is the case of mean 0 and no shift.
             let mean = match self.shift {
                 None => 0.0,
@@ -52,7 +54,7 @@ impl WithSimd for Forward<'_> {
             *stats = [mean, factor];
             let f = s.splat(factor);
             if let Some(shift) = self.shift {
-                let (shift, shift_tail) = groups::<S>(shift);
+                let (shift, shift_tail) = lane_groups::<S>(shift);
                 for (((x, y), scale), shift) in x.iter().zip(y).zip(scale).zip(shift) {
                     *y = s.fma(s.mul(s.sub(*x, m), f), *scale, *shift);
                 }
@@ -91,25 +93,25 @@ impl WithSimd for Backward<'_> {
     #[expect(clippy::too_many_lines, reason = "one pass per row, and its tail")]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
-        let (scale, scale_tail) = groups::<S>(self.scale);
+        let (scale, scale_tail) = lane_groups::<S>(self.scale);
         let (scale_sum, shift_sum) = self.sums.split_at_mut(width);
-        let (scale_sum, scale_sum_tail) = groups_mut::<S>(scale_sum);
+        let (scale_sum, scale_sum_tail) = lane_groups_mut::<S>(scale_sum);
         let centred = !shift_sum.is_empty();
-        let (shift_sum, shift_sum_tail) = groups_mut::<S>(shift_sum);
+        let (shift_sum, shift_sum_tail) = lane_groups_mut::<S>(shift_sum);
         for ((x, grad), [mean, factor]) in self
             .x
             .chunks_exact(width)
             .zip(self.grad.chunks_exact_mut(width))
             .zip(self.stats)
         {
-            let (x, x_tail) = groups::<S>(x);
-            let (grad, grad_tail) = groups_mut::<S>(grad);
+            let (x, x_tail) = lane_groups::<S>(x);
+            let (grad, grad_tail) = lane_groups_mut::<S>(grad);
             let (m, f) = (s.splat(*mean), s.splat(*factor));
-            // Groups of even and of odd index are summed apart, so that an addition need not wait
-            // for the one before.
-            let per_group = s.vectors_per_group();
-            let mut along = [[s.zero(); GROUP]; 2];
-            let mut total = [[s.zero(); GROUP]; 2];
+            // Lane groups of even and of odd index are summed apart, so that an addition need not
+            // wait for the one before.
+            let per_lane_group = s.vectors_per_lane_group();
+            let mut along = [[s.zero(); LANE_GROUP]; 2];
+            let mut total = [[s.zero(); LANE_GROUP]; 2];
             for (i, (((x, grad), scale), scale_sum)) in x
                 .iter()
                 .zip(&*grad)
@@ -120,16 +122,16 @@ impl WithSimd for Backward<'_> {
                 // n is the normalised x, g its gradient.
                 let (n, g) = (s.mul(s.sub(*x, m), f), s.mul(*grad, *scale));
                 *scale_sum = s.fma(*grad, n, *scale_sum);
-                let (odd, j) = (i / per_group % 2, i % per_group);
+                let (odd, j) = (i / per_lane_group % 2, i % per_lane_group);
                 along[odd][j] = s.fma(g, n, along[odd][j]);
                 total[odd][j] = s.add(g, total[odd][j]);
             }
             let [mut along, mut total] = [along, total].map(|[even, odd]| {
                 let mut sums = even;
-                for j in 0..per_group {
+                for j in 0..per_lane_group {
                     sums[j] = s.add(even[j], odd[j]);
                 }
-                s.sum_group(&sums[..per_group])
+                s.sum_lane_group(&sums[..per_lane_group])
             });
             for (((x, grad), scale), scale_sum) in x_tail
                 .iter()

@@ -1,8 +1,8 @@
-//! Gradients of parameters, summed over a fixed number of groups of rows and then over the groups
+//! Gradients of parameters, summed over a fixed number of slabs of rows and then over the slabs
 //! in order: equal for any number of threads.
 
 use super::buffer_pool::Buffer;
-use super::gemm::{Accumulate, Matrix, Panel, padded_groups};
+use super::gemm::{Accumulate, Matrix, Panel, padded_bands};
 use super::norm::Norm;
 use super::tensors::tensor;
 use super::threads::fill;
@@ -11,12 +11,12 @@ use burn_flex::FlexTensor;
 
 /// Rows of a chunk: its normalised copy stays in L2.
 pub(super) const CHUNK: usize = 128;
-/// The most groups of rows with a partial sum each.
-const GROUPS: usize = 8;
+/// The most slabs of rows with a partial sum each.
+const SLABS: usize = 8;
 
-/// Rows of a group: whole chunks, whatever the number of threads.
-pub(super) fn group_rows(rows: usize) -> usize {
-    rows.div_ceil(GROUPS).next_multiple_of(CHUNK)
+/// Rows of a slab: whole chunks, whatever the number of threads.
+pub(super) fn slab_rows(rows: usize) -> usize {
+    rows.div_ceil(SLABS).next_multiple_of(CHUNK)
 }
 
 /// The parameters of a norm among the inputs of an operation, with a shift for a LayerNorm.
@@ -36,45 +36,45 @@ impl NormTensors {
     }
 }
 
-/// The gradient of a weight, as one partial sum per group of rows, packed.
+/// The gradient of a weight, as one partial sum per slab of rows, packed.
 pub(super) struct PartialSums {
     values: Buffer,
     shape: [usize; 2],
     /// Columns after which panels restart.
-    group: usize,
+    band: usize,
 }
 
 impl PartialSums {
-    pub(super) fn new(groups: usize, shape: [usize; 2]) -> Self {
-        Self::grouped(groups, shape, shape[1])
+    pub(super) fn new(slabs: usize, shape: [usize; 2]) -> Self {
+        Self::in_bands(slabs, shape, shape[1])
     }
 
-    /// With panels that restart with every `group` of columns.
-    pub(super) fn grouped(groups: usize, shape: [usize; 2], group: usize) -> Self {
+    /// With panels that restart with every `band` of columns.
+    pub(super) fn in_bands(slabs: usize, shape: [usize; 2], band: usize) -> Self {
         Self {
-            values: Buffer::new(groups * shape[0] * padded_groups(shape[1], group)),
+            values: Buffer::new(slabs * shape[0] * padded_bands(shape[1], band)),
             shape,
-            group,
+            band,
         }
     }
 
-    /// The partial sum of every group of rows.
-    pub(super) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
+    /// The partial sum of every slab of rows.
+    pub(super) fn slabs(&mut self) -> impl Iterator<Item = &mut [f32]> {
         self.values
-            .chunks_mut((self.shape[0] * padded_groups(self.shape[1], self.group)).max(1))
+            .chunks_mut((self.shape[0] * padded_bands(self.shape[1], self.band)).max(1))
     }
 
-    /// The partial sums cut by columns: the group of rows, the columns, and their packed sum.
+    /// The partial sums cut by columns: the slab of rows, the columns, and their packed sum.
     pub(super) fn panels(&mut self) -> Vec<(usize, Panel, &mut [f32])> {
-        let ([rows, cols], group) = (self.shape, self.group);
-        let whole = group == cols;
+        let ([rows, cols], band) = (self.shape, self.band);
+        let whole = band == cols;
         let mut panels = Vec::new();
-        for (index, mut sum) in self.groups().enumerate() {
+        for (index, mut sum) in self.slabs().enumerate() {
             let cut: Vec<Panel> = if whole {
                 Panel::steps(cols).collect()
             } else {
-                let firsts = (0..cols).step_by(group);
-                firsts.map(|first| Panel::group(first, group)).collect()
+                let firsts = (0..cols).step_by(band);
+                firsts.map(|first| Panel::band(first, band)).collect()
             };
             for panel in cut {
                 let (values, rest) = sum.split_at_mut(panel.range(rows).len());
@@ -90,12 +90,12 @@ impl PartialSums {
         self.shape[0]
     }
 
-    /// The sum over the groups, in order.
+    /// The sum over the slabs, in order.
     pub(super) fn total(self) -> FlexTensor {
         let [rows, cols] = self.shape;
-        let size = rows * padded_groups(cols, self.group);
+        let size = rows * padded_bands(cols, self.band);
         let (sum, rest) = self.values.split_at(size.min(self.values.len()));
-        let matrix = Matrix::grouped(sum, rows, cols, self.group);
+        let matrix = Matrix::in_bands(sum, rows, cols, self.band);
         let output = fill::<1024>(rows * cols, self.values.len(), |first, mut block| {
             // A block may begin and end inside a row, and a row may cross panels.
             let mut index = first;
@@ -105,10 +105,10 @@ impl PartialSums {
                 let (now, later) = block.split_at_mut(segment.count.min(block.len()));
                 let here = start..start + now.len();
                 now.copy_from_slice(&sum[here.clone()]);
-                // Every element is summed in the order of the groups.
-                for group in rest.chunks(size.max(1)) {
+                // Every element is summed in the order of the slabs.
+                for slab in rest.chunks(size.max(1)) {
                     now.iter_mut()
-                        .zip(&group[here.clone()])
+                        .zip(&slab[here.clone()])
                         .for_each(|(y, x)| *y += x);
                 }
                 index += now.len();
@@ -119,7 +119,7 @@ impl PartialSums {
     }
 }
 
-/// The gradients of scale and shift of a norm, as one partial sum per group of rows.
+/// The gradients of scale and shift of a norm, as one partial sum per slab of rows.
 pub(super) struct NormPartialSums {
     values: Vec<f32>,
     width: usize,
@@ -128,7 +128,7 @@ pub(super) struct NormPartialSums {
 }
 
 impl NormPartialSums {
-    pub(super) fn new(groups: usize, norm: Option<Norm<'_>>) -> Self {
+    pub(super) fn new(slabs: usize, norm: Option<Norm<'_>>) -> Self {
         let width = norm.map_or(0, |norm| norm.scale.len());
         let both = width
             * if norm.is_some_and(|norm| norm.shift.is_some()) {
@@ -136,26 +136,26 @@ impl NormPartialSums {
             } else {
                 1
             };
-        // One extra number per group, so that every group has a slice even without a norm.
+        // One extra number per slab, so that every slab has a slice even without a norm.
         Self {
-            values: vec![0.0; groups * (both + 1)],
+            values: vec![0.0; slabs * (both + 1)],
             width,
             both,
         }
     }
 
-    pub(super) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
-        self.values.chunks_mut(self.both + 1).map(|group| {
-            let end = group.len() - 1;
-            &mut group[..end]
+    pub(super) fn slabs(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_mut(self.both + 1).map(|slab| {
+            let end = slab.len() - 1;
+            &mut slab[..end]
         })
     }
 
     /// The gradients of scale and shift, where they exist.
     pub(super) fn totals(self) -> [Option<FlexTensor>; 2] {
         let mut sum = vec![0.0; self.both];
-        for group in self.values.chunks(self.both + 1) {
-            sum.iter_mut().zip(group).for_each(|(sum, x)| *sum += x);
+        for slab in self.values.chunks(self.both + 1) {
+            sum.iter_mut().zip(slab).for_each(|(sum, x)| *sum += x);
         }
         let mut parts = sum
             .chunks(self.width.max(1))

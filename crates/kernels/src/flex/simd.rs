@@ -46,32 +46,32 @@ fn narrow() -> Option<Arch> {
     return None;
 }
 
-/// Sums of rows run over groups of this many numbers: as wide as the widest vectors, so that they
-/// have the same bits on every instruction set.
-pub(crate) const GROUP: usize = 16;
+/// Numbers of a lane group, over which sums of rows run: as wide as the widest vectors, so that
+/// they have the same bits on every instruction set.
+pub(crate) const LANE_GROUP: usize = 16;
 
-/// The whole groups of a row as vectors, and the rest.
+/// The whole lane groups of a row as vectors, and the rest.
 #[inline(always)]
-pub(crate) fn groups<S: Simd>(row: &[f32]) -> (&[S::f32s], &[f32]) {
-    let (whole, rest) = row.split_at(row.len() / GROUP * GROUP);
+pub(crate) fn lane_groups<S: Simd>(row: &[f32]) -> (&[S::f32s], &[f32]) {
+    let (whole, rest) = row.split_at(row.len() / LANE_GROUP * LANE_GROUP);
     (S::as_simd_f32s(whole).0, rest)
 }
 
-/// The whole groups of a row as vectors, and the rest, to be written.
+/// The whole lane groups of a row as vectors, and the rest, to be written.
 #[inline(always)]
-pub(crate) fn groups_mut<S: Simd>(row: &mut [f32]) -> (&mut [S::f32s], &mut [f32]) {
-    let (whole, rest) = row.split_at_mut(row.len() / GROUP * GROUP);
+pub(crate) fn lane_groups_mut<S: Simd>(row: &mut [f32]) -> (&mut [S::f32s], &mut [f32]) {
+    let (whole, rest) = row.split_at_mut(row.len() / LANE_GROUP * LANE_GROUP);
     (S::as_mut_simd_f32s(whole).0, rest)
 }
 
 /// Sum over `i` in `0..n` of a vector expression in `i`, then over its lanes, where n vectors are
-/// whole [groups](GROUP): in a fixed order of four partial sums of a group each, whatever the width
-/// of vectors.
+/// whole [lane groups](LANE_GROUP): in a fixed order of four partial sums of a lane group each,
+/// whatever the width of vectors.
 ///
 /// A macro, because a closure may be compiled without the instruction set of its caller.
 macro_rules! sum_over {
     ($s:ident, $n:expr, |$i:ident| $value:expr) => {
-        match $crate::flex::simd::GroupSums::vectors_per_group($s) {
+        match $crate::flex::simd::LaneGroupSums::vectors_per_lane_group($s) {
             1 => sum_over!(@by 1, $s, $n, |$i| $value),
             2 => sum_over!(@by 2, $s, $n, |$i| $value),
             4 => sum_over!(@by 4, $s, $n, |$i| $value),
@@ -100,7 +100,7 @@ macro_rules! sum_over {
             let pairs = [$s.add(sums[0][j], sums[1][j]), $s.add(sums[2][j], sums[3][j])];
             total[j] = $s.add(pairs[0], pairs[1]);
         }
-        $crate::flex::simd::GroupSums::sum_group($s, &total)
+        $crate::flex::simd::LaneGroupSums::sum_lane_group($s, &total)
     }};
 }
 pub(crate) use sum_over;
@@ -323,22 +323,22 @@ impl<S: Simd> Lanes for Twice<S> {
     }
 }
 
-/// Sums of whole [groups](GROUP).
-pub(crate) trait GroupSums: Simd {
-    /// Vectors that hold a [`GROUP`].
+/// Sums of whole [lane groups](LANE_GROUP).
+pub(crate) trait LaneGroupSums: Simd {
+    /// Vectors that hold a [`LANE_GROUP`].
     #[inline(always)]
-    fn vectors_per_group(self) -> usize {
-        GROUP / Self::F32_LANES
+    fn vectors_per_lane_group(self) -> usize {
+        LANE_GROUP / Self::F32_LANES
     }
-    /// The sum of a group: of its halves, of the halves of that, and so on.
+    /// The sum of a lane group: of its halves, of the halves of that, and so on.
     #[inline(always)]
-    fn sum_group(self, group: &[Self::f32s]) -> f32 {
+    fn sum_lane_group(self, group: &[Self::f32s]) -> f32 {
         // What `reduce_sum_f32s` does with vectors of 8 and 16 lanes on x86.
         match (group, cfg!(target_arch = "x86_64")) {
             ([all], true) => self.reduce_sum_f32s(*all),
             ([low, high], true) => self.reduce_sum_f32s(self.add_f32s(*low, *high)),
             _ => {
-                let mut lanes = [0.0; GROUP];
+                let mut lanes = [0.0; LANE_GROUP];
                 lanes.copy_from_slice(bytemuck::cast_slice(group));
                 for half in [8, 4, 2, 1] {
                     for i in 0..half {
@@ -351,7 +351,7 @@ pub(crate) trait GroupSums: Simd {
     }
 }
 
-impl<S: Simd> GroupSums for S {}
+impl<S: Simd> LaneGroupSums for S {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Softmax over the keys that each query sees.
 
-use super::simd::{Lanes, Twice, dispatch, groups, groups_mut, sum_over};
+use super::simd::{Lanes, Twice, dispatch, lane_groups, lane_groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
@@ -31,7 +31,7 @@ impl WithSimd for Forward<'_> {
                 continue;
             }
             let shift = s.splat(largest);
-            let (x, tail) = groups_mut::<S>(row);
+            let (x, tail) = lane_groups_mut::<S>(row);
             let (pairs, last) = x.as_chunks_mut::<2>();
             for x in pairs {
                 *x = Twice(s).exp(Twice(s).sub(*x, [shift; 2]));
@@ -72,8 +72,8 @@ impl WithSimd for Backward<'_> {
             let visible = (self.visible + i).min(self.width);
             let (grad, hidden) = grad.split_at_mut(visible);
             hidden.fill(0.0);
-            let (w, w_tail) = groups::<S>(&weights[..visible]);
-            let (g, g_tail) = groups_mut::<S>(grad);
+            let (w, w_tail) = lane_groups::<S>(&weights[..visible]);
+            let (g, g_tail) = lane_groups_mut::<S>(grad);
             let sum = sum_over!(s, w.len(), |i| s.mul(w[i], g[i]));
             let tails = w_tail.iter().zip(g_tail.iter());
             let sum = tails.fold(sum, |sum, (w, g)| sum + w * g);

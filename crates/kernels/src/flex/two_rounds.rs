@@ -1,5 +1,5 @@
-//! A backward pass in two rounds, where there are more threads than groups of rows: first the
-//! gradients of the input, chunk by chunk, then those of the parameters, by groups and columns.
+//! A backward pass in two rounds, where there are more threads than slabs of rows: first the
+//! gradients of the input, chunk by chunk, then those of the parameters, by slabs and columns.
 //!
 //! Every sum has the terms and the order it has in one round, so the results have the same bits.
 
@@ -9,38 +9,38 @@ use super::partial_sums::{NormPartialSums, PartialSums, store};
 use super::threads::{for_each, threads};
 use std::ops::Range;
 
-/// Whether one round, with a task per group of rows, would leave threads without work.
-pub(super) fn pay(groups: usize) -> bool {
-    threads() > groups
+/// Whether one round, with a task per slab of rows, would leave threads without work.
+pub(super) fn pay(slabs: usize) -> bool {
+    threads() > slabs
 }
 
-/// The rows of every group, cut into the chunks that one product sums over.
+/// The rows of every slab, cut into the chunks that one product sums over.
 pub(super) struct Chunks {
     /// Rows of every chunk.
     pub(super) rows: Vec<Range<usize>>,
-    /// Chunks of every group.
-    groups: Vec<Range<usize>>,
+    /// Chunks of every slab.
+    slabs: Vec<Range<usize>>,
 }
 
 impl Chunks {
-    /// Groups of `group` of `n` rows; `cut` cuts the rows of one.
+    /// Slabs of `slab` of `n` rows; `cut` cuts the rows of one.
     pub(super) fn new<I: Iterator<Item = Range<usize>>>(
         n: usize,
-        group: usize,
+        slab: usize,
         cut: impl Fn(Range<usize>) -> I,
     ) -> Self {
-        let (mut rows, mut groups) = (Vec::new(), Vec::new());
-        for start in (0..n).step_by(group.max(1)) {
+        let (mut rows, mut slabs) = (Vec::new(), Vec::new());
+        for start in (0..n).step_by(slab.max(1)) {
             let first = rows.len();
-            rows.extend(cut(start..(start + group).min(n)));
-            groups.push(first..rows.len());
+            rows.extend(cut(start..(start + slab).min(n)));
+            slabs.push(first..rows.len());
         }
-        Self { rows, groups }
+        Self { rows, slabs }
     }
 
     /// Chunks of `each` rows.
-    pub(super) fn of(n: usize, group: usize, each: usize) -> Self {
-        Self::new(n, group, |rows: Range<usize>| {
+    pub(super) fn of(n: usize, slab: usize, each: usize) -> Self {
+        Self::new(n, slab, |rows: Range<usize>| {
             let starts = rows.clone().step_by(each);
             starts.map(move |start| start..(start + each).min(rows.end))
         })
@@ -99,7 +99,7 @@ impl<'a> SecondRound<'a> {
         }
     }
 
-    /// The gradient of a weight: the sums over the chunks of a group of `left^T right`. `left` has
+    /// The gradient of a weight: the sums over the chunks of a slab of `left^T right`. `left` has
     /// the transposed matrices of all chunks; `right` gives the columns of a chunk.
     pub(super) fn weight(
         &mut self,
@@ -108,10 +108,10 @@ impl<'a> SecondRound<'a> {
         right: impl Fn(usize, &Panel) -> Rhs<'a> + Copy + Send + 'a,
     ) {
         let (chunks, rows) = (self.chunks, sums.rows());
-        for (group, panel, sum) in sums.panels() {
+        for (slab, panel, sum) in sums.panels() {
             self.tasks.push(Box::new(move || {
                 let mut accumulate = Accumulate::Overwrite;
-                for chunk in chunks.groups[group].clone() {
+                for chunk in chunks.slabs[slab].clone() {
                     let sum = MatrixMut::packed(&mut *sum, rows, panel.count);
                     multiply(&left[chunk], &right(chunk, &panel), sum, accumulate);
                     accumulate = Accumulate::Add;
@@ -129,7 +129,7 @@ impl<'a> SecondRound<'a> {
     ) {
         let NormRound { norm, x, stats } = round;
         let width = norm.scale.len();
-        for (chunks, sums) in self.chunks.groups.iter().zip(sums.groups()) {
+        for (chunks, sums) in self.chunks.slabs.iter().zip(sums.slabs()) {
             let all = &self.chunks.rows[chunks.clone()];
             let rows = all[0].start..all[all.len() - 1].end;
             let range = rows.start * width..rows.end * width;

@@ -297,7 +297,7 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
 
 #[test]
 fn attention_halves_agree_with_their_definition() {
-    // The last has groups of rows with two whole sequences each.
+    // The last has slabs of rows with two whole sequences each.
     let sizes = [
         [1, 1, 1, 2, 3],
         [2, 3, 5, 4, 7],

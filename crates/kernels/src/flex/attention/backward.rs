@@ -10,7 +10,7 @@ use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, Twice, dispatch, groups, sum_over};
+use crate::flex::simd::{Lanes, Twice, dispatch, lane_groups, sum_over};
 use crate::flex::threads::for_each;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -18,7 +18,7 @@ use std::ops::Range;
 
 /// Partial sums of the gradient of one slice of a broadcast bias. A constant, so that the result
 /// does not depend on the number of threads.
-const GROUPS: usize = 8;
+const SETS: usize = 8;
 
 /// The backward pass of the softmax of a tile: logits become weights, and the gradients of the
 /// weights become those of the logits.
@@ -67,8 +67,8 @@ impl WithSimd for RowDots<'_> {
         let mut scratch = Buffer::new(2 * width);
         let (first, second) = scratch.split_at_mut(width);
         for (row, output) in (0..rows).zip(self.output) {
-            let (a, a_tail) = groups::<S>(self.a.contiguous_row(row, first));
-            let (b, b_tail) = groups::<S>(self.b.contiguous_row(row, second));
+            let (a, a_tail) = lane_groups::<S>(self.a.contiguous_row(row, first));
+            let (b, b_tail) = lane_groups::<S>(self.b.contiguous_row(row, second));
             debug_assert_eq!(
                 a.len() * S::F32_LANES + a_tail.len(),
                 width,
@@ -309,15 +309,15 @@ pub(crate) fn grads_by_head<'b>(
         .collect()
 }
 
-/// Groups of heads with a partial sum each, of every slice of a bias: what `slices` have together
+/// Sets of heads with a partial sum each, of every slice of a bias: what `slices` have together
 /// keeps tens of threads busy.
-fn groups_of(slices: usize) -> usize {
-    if slices == 1 { 4 * GROUPS } else { GROUPS }
+fn sets_of(slices: usize) -> usize {
+    if slices == 1 { 4 * SETS } else { SETS }
 }
 
 /// The gradients of q, k and v, into `heads`, and, if wanted, those of the tensors of the bias.
 ///
-/// Gradients of a shared bias are summed over a fixed number of groups of heads, so that the result
+/// Gradients of a shared bias are summed over a fixed number of sets of heads, so that the result
 /// is equal for any number of threads.
 pub(crate) fn attention_backward(
     call: &AttentionCall<'_>,
@@ -346,23 +346,23 @@ pub(crate) fn attention_backward(
         for_each(tasks, work, Backward::run);
         return Vec::new();
     };
-    let groups = groups_by_slice(bias, head_grads);
-    let slices: Vec<usize> = groups.iter().map(|(slice, _)| *slice).collect();
-    // Added in the order of the groups, not in the order in which threads finish.
+    let sets = sets_by_slice(bias, head_grads);
+    let slices: Vec<usize> = sets.iter().map(|(slice, _)| *slice).collect();
+    // Added in the order of the sets, not in the order in which threads finish.
     if let Some(network) = bias.as_network() {
         let mut sums: Vec<NetworkSums> = slices
             .iter()
             .map(|slice| NetworkSums::new(network, *slice))
             .collect();
-        let tasks = groups.into_iter().zip(&mut sums).map(|((_, heads), sums)| {
+        let tasks = sets.into_iter().zip(&mut sums).map(|((_, heads), sums)| {
             let grads = NetworkGrads::new(network, sums);
             task(heads, BiasSums::Network(grads))
         });
         for_each(tasks.collect(), work, Backward::run);
         return collect(network, &sums);
     }
-    let mut partial = vec![0.0; groups.len() * bias.slice_len];
-    let tasks = groups
+    let mut partial = vec![0.0; sets.len() * bias.slice_len];
+    let tasks = sets
         .into_iter()
         .zip(partial.chunks_mut(bias.slice_len.max(1)))
         .map(|((_, heads), sums)| task(heads, BiasSums::Values(sums)));
@@ -370,8 +370,8 @@ pub(crate) fn attention_backward(
     vec![bias.collect(&partial, slices.into_iter(), call.first_query)]
 }
 
-/// The heads of each slice of a bias, in order, cut into groups.
-fn groups_by_slice<'b>(
+/// The heads of each slice of a bias, in order, cut into sets.
+fn sets_by_slice<'b>(
     bias: &BlockBias,
     head_grads: Vec<HeadGrads<'b>>,
 ) -> Vec<(usize, Vec<HeadGrads<'b>>)> {
@@ -379,14 +379,14 @@ fn groups_by_slice<'b>(
     for head in head_grads {
         members[bias.slice(head.at)].push(head);
     }
-    let mut groups = Vec::new();
+    let mut sets = Vec::new();
     for (slice, mut heads) in members.into_iter().enumerate() {
-        let size = heads.len().div_ceil(groups_of(bias.slices())).max(1);
+        let size = heads.len().div_ceil(sets_of(bias.slices())).max(1);
         while !heads.is_empty() {
             let rest = heads.split_off(size.min(heads.len()));
-            groups.push((slice, heads));
+            sets.push((slice, heads));
             heads = rest;
         }
     }
-    groups
+    sets
 }

@@ -240,7 +240,7 @@ impl BlockBias {
         self.batches * self.heads
     }
 
-    /// The gradient of the original tensor, from sums over groups of heads and the slice of each.
+    /// The gradient of the original tensor, from sums over sets of heads and the slice of each.
     pub(super) fn collect(
         &self,
         sums: &[f32],

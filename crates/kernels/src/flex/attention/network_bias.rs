@@ -94,15 +94,15 @@ impl WithSimd for TileOfLines<'_> {
         let (inputs, origin) = (bias.inputs(), bias.origin());
         for (stretch, rows) in self.rows.chunks_mut(STRETCH * width).enumerate() {
             let key = self.first_key + stretch * STRETCH;
-            let mut group = (usize::MAX, None);
+            let mut current = (usize::MAX, None);
             for vector in 0..WIDE {
                 let query = self.own + vector * S::F32_LANES;
                 let first = query / STRETCH * STRETCH;
-                if group.0 != first {
-                    group = (first, bias.line(s, self.head, first, key));
+                if current.0 != first {
+                    current = (first, bias.line(s, self.head, first, key));
                 }
                 let units = S::as_simd_f32s(&bias.units[query..]).0[0];
-                let line = group.1.map(|(_, [slope, intercept])| {
+                let line = current.1.map(|(_, [slope, intercept])| {
                     [s.div(s.splat(slope), units), s.splat(intercept)]
                 });
                 for (i, row) in blocks_mut::<S>(rows).iter_mut().enumerate() {

@@ -144,16 +144,16 @@ impl WithSimd for Tile<'_> {
         let grads = self.grads;
         for (stretch, rows) in grads.chunks(STRETCH * *WIDTH).enumerate() {
             let key = self.first_key + stretch * STRETCH;
-            let mut group = (usize::MAX, None);
+            let mut current = (usize::MAX, None);
             for vector in 0..WIDE {
                 let lane = vector * S::F32_LANES;
                 let query = self.own + lane;
                 let first = query / STRETCH * STRETCH;
-                if group.0 != first {
-                    group = (first, self.bias.line(s, self.head, first, key));
+                if current.0 != first {
+                    current = (first, self.bias.line(s, self.head, first, key));
                 }
                 let at = At { query, lane, key };
-                match group.1 {
+                match current.1 {
                     Some((index, [slope, _])) => self.line(s, rows, at, index, slope),
                     None => self.cells(s, rows, at),
                 }
@@ -260,7 +260,7 @@ fn add_pairs(sums: &mut [Pair], gx: &[f32], g: &[f32]) {
 }
 
 /// The gradients of diagonals, units, weights and biases of the hidden layer, and those of the
-/// outputs, from sums over groups of sequences, added in their order.
+/// outputs, from sums over sets of heads, added in their order.
 pub(super) fn collect(bias: &NetworkBias, all: &[NetworkSums]) -> Vec<FlexTensor> {
     let inputs = bias.inputs();
     let (hidden, heads, n) = (inputs.w1.len(), bias.heads, inputs.diagonals.len());

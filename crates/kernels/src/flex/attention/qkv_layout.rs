@@ -2,10 +2,10 @@
 //! matrix per head.
 //!
 //! The rows of one head are adjacent, as the products of attention read them. A projection writes,
-//! and its gradient reads, a whole tile as one matrix with one column group per head.
+//! and its gradient reads, a whole tile as one matrix with one band of columns per head.
 
 use crate::flex::buffer_pool::Buffer;
-use crate::flex::gemm::{Matrix, MatrixMut, padded, padded_groups};
+use crate::flex::gemm::{Matrix, MatrixMut, padded, padded_bands};
 use crate::flex::tensors::Strided;
 use crate::flex::threads::{for_each, parallel};
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl QkvLayout {
 
     /// Numbers per position, padding included.
     fn width(&self) -> usize {
-        padded_groups(self.columns(), self.shape[3])
+        padded_bands(self.columns(), self.shape[3])
     }
 
     /// Numbers in total.
@@ -68,7 +68,7 @@ impl QkvLayout {
     pub(crate) fn rows(self, values: &[f32], rows: Range<usize>) -> Matrix<'_> {
         let tile = self.tile_of(rows.start);
         let values = &values[tile.start * self.width()..tile.end * self.width()];
-        Matrix::grouped(values, tile.len(), self.columns(), self.shape[3])
+        Matrix::in_bands(values, tile.len(), self.columns(), self.shape[3])
             .row_range(rows.start - tile.start..rows.end - tile.start)
     }
 

@@ -4,7 +4,7 @@ use super::state::{AttentionBlock, Saved};
 use crate::flex::attention::{PartView, TILE, attention_backward, grads_by_head};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
-use crate::flex::partial_sums::{NormPartialSums, PartialSums, group_rows, store, weight};
+use crate::flex::partial_sums::{NormPartialSums, PartialSums, slab_rows, store, weight};
 use crate::flex::threads::{for_each, threads};
 use crate::flex::two_rounds;
 use burn::backend::TensorMetadata;
@@ -19,19 +19,19 @@ pub(super) struct AllSums {
 }
 
 impl AllSums {
-    fn new(groups: usize, saved: &Saved, head_dim: usize) -> Self {
+    fn new(slabs: usize, saved: &Saved, head_dim: usize) -> Self {
         Self {
-            qkv: PartialSums::grouped(groups, saved.qkv.shape().dims(), head_dim),
-            output: PartialSums::new(groups, saved.output.shape().dims()),
-            norm: NormPartialSums::new(groups, Some(saved.norm.view())),
+            qkv: PartialSums::in_bands(slabs, saved.qkv.shape().dims(), head_dim),
+            output: PartialSums::new(slabs, saved.output.shape().dims()),
+            norm: NormPartialSums::new(slabs, Some(saved.norm.view())),
         }
     }
 
-    /// Those of every group of rows.
-    fn groups(&mut self) -> impl Iterator<Item = Sums<'_>> {
-        let weights = self.qkv.groups().zip(self.output.groups());
-        let groups = weights.zip(self.norm.groups());
-        groups.map(|((qkv, output), norm)| Sums {
+    /// Those of every slab of rows.
+    fn slabs(&mut self) -> impl Iterator<Item = Sums<'_>> {
+        let weights = self.qkv.slabs().zip(self.output.slabs());
+        let slabs = weights.zip(self.norm.slabs());
+        slabs.map(|((qkv, output), norm)| Sums {
             qkv,
             output,
             norm,
@@ -46,7 +46,7 @@ struct Transposed<'a> {
     output: Rhs<'a>,
 }
 
-/// Those of one group of rows.
+/// Those of one slab of rows.
 struct Sums<'a> {
     qkv: &'a mut [f32],
     output: &'a mut [f32],
@@ -71,13 +71,13 @@ impl Saved {
             output: weight(&self.output).as_rhs_transposed(head_dim),
         };
         let n = grad.len() / d.max(1);
-        let rows = group_rows(n);
-        let groups = n.div_ceil(rows.max(1));
-        let mut sums = AllSums::new(groups, self, head_dim);
+        let rows = slab_rows(n);
+        let slabs = n.div_ceil(rows.max(1));
+        let mut sums = AllSums::new(slabs, self, head_dim);
         // Gradients of attention and of the projections: for one sequence at a time, so that they
-        // stay in L2, if groups hold whole sequences and give every thread work; else for all at
+        // stay in L2, if slabs hold whole sequences and give every thread work; else for all at
         // once. The gradient of a bias needs the heads of all sequences.
-        let by_sequence = rows.is_multiple_of(length) && groups >= threads() && !bias_wanted;
+        let by_sequence = rows.is_multiple_of(length) && slabs >= threads() && !bias_wanted;
         let scratch = |sequences: usize| {
             [op.output_layout(sequences), op.qkv_layout(sequences)]
                 .map(|layout| Buffer::new(layout.len()))
@@ -85,9 +85,9 @@ impl Saved {
         let work = n * d * inner / 4;
         let mut bias_grads = Vec::new();
         if by_sequence {
-            let tasks = grad.chunks_mut(rows * d).zip(sums.groups()).enumerate();
-            for_each(tasks.collect(), work, |(group, (grad, mut sums))| {
-                let first = group * rows / length;
+            let tasks = grad.chunks_mut(rows * d).zip(sums.slabs()).enumerate();
+            for_each(tasks.collect(), work, |(slab, (grad, mut sums))| {
+                let first = slab * rows / length;
                 self.backward_sequences(op, first, grad, &transposed, scratch(1), &mut sums);
             });
         } else {
@@ -95,7 +95,7 @@ impl Saved {
             bias_grads =
                 self.backward_attention(op, 0..batch, grad, &transposed, &mut scratch, bias_wanted);
             let [_, projected_grad] = &scratch;
-            if two_rounds::pay(groups) {
+            if two_rounds::pay(slabs) {
                 let transposed = &transposed.qkv;
                 self.projections_in_two_rounds(
                     op,
@@ -106,10 +106,10 @@ impl Saved {
                     &mut sums,
                 );
             } else {
-                let tasks = grad.chunks_mut((rows * d).max(1)).zip(sums.groups());
-                let task = |(group, (grad, mut sums)): (usize, (&mut [f32], Sums<'_>))| {
+                let tasks = grad.chunks_mut((rows * d).max(1)).zip(sums.slabs());
+                let task = |(slab, (grad, mut sums)): (usize, (&mut [f32], Sums<'_>))| {
                     let sequences = 0..batch;
-                    let first = group * rows;
+                    let first = slab * rows;
                     self.backward_projections(
                         op,
                         first,
@@ -128,7 +128,7 @@ impl Saved {
         ([scale, shift, qkv, output], bias_grads)
     }
 
-    /// The whole backward pass of a group of sequences, one after the other.
+    /// The whole backward pass of a slab of sequences, one after the other.
     fn backward_sequences(
         &self,
         op: &AttentionBlock,
@@ -180,7 +180,7 @@ impl Saved {
                 multiply(
                     &grad,
                     &transposed.output,
-                    MatrixMut::grouped(tile, rows.len(), inner, head_dim),
+                    MatrixMut::in_bands(tile, rows.len(), inner, head_dim),
                     Accumulate::Overwrite,
                 );
             },
@@ -218,7 +218,7 @@ impl Saved {
     /// output of these rows, becomes that of `x`.
     #[expect(
         clippy::too_many_arguments,
-        reason = "one call per group of rows, or sequence"
+        reason = "one call per slab of rows, or sequence"
     )]
     fn backward_projections(
         &self,
@@ -270,7 +270,7 @@ impl Saved {
             multiply(
                 &normed,
                 &projected.as_rhs(head_dim),
-                MatrixMut::grouped(sums.qkv, d, 3 * inner, head_dim),
+                MatrixMut::in_bands(sums.qkv, d, 3 * inner, head_dim),
                 sums.accumulate,
             );
             // grad norm(x) = grad projected qkv^T, [rows, d].
@@ -283,7 +283,7 @@ impl Saved {
             norm.backward(x, &stats[..count], grad_normed, sums.norm);
             // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
-            // Only the first tile of the group replaces what the buffers held.
+            // Only the first tile of the slab replaces what the buffers held.
             sums.accumulate = Accumulate::Add;
         }
     }

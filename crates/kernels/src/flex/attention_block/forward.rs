@@ -32,7 +32,7 @@ impl AttentionBlock {
             multiply(
                 &normed,
                 weight,
-                MatrixMut::grouped(tile, n, columns, head_dim),
+                MatrixMut::in_bands(tile, n, columns, head_dim),
                 Accumulate::Overwrite,
             );
             // Rotated while the tile is still in L1.

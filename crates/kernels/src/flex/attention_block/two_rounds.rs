@@ -1,4 +1,4 @@
-//! The backward pass of the projections with more threads than groups of rows.
+//! The backward pass of the projections with more threads than slabs of rows.
 
 use super::backward::AllSums;
 use super::state::{AttentionBlock, Saved};
@@ -19,12 +19,12 @@ struct Kept {
 
 impl Saved {
     /// `grad`, that of the output, becomes that of `x`; those of the parameters go to the sums of
-    /// groups of `group` rows. `projected_grad` is the gradient of the projections of all
+    /// slabs of `slab` rows. `projected_grad` is the gradient of the projections of all
     /// sequences, `transposed` the transposed `qkv`.
     pub(super) fn projections_in_two_rounds(
         &self,
         op: &AttentionBlock,
-        group: usize,
+        slab: usize,
         grad: &mut [f32],
         projected_grad: &[f32],
         transposed: &Rhs<'_>,
@@ -36,7 +36,7 @@ impl Saved {
         let (qkv_layout, output_layout) = (op.qkv_layout(batch), op.output_layout(batch));
         let n = grad.len() / d.max(1);
         // Chunks end where tiles do.
-        let chunks = Chunks::new(n, group, |rows| output_layout.cut_at_tiles(rows));
+        let chunks = Chunks::new(n, slab, |rows| output_layout.cut_at_tiles(rows));
         let mut kept = Kept {
             normed: Buffer::new(n * d),
             stats: vec![[0.0; 2]; n],

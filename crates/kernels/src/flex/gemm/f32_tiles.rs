@@ -18,7 +18,7 @@ const DEPTH: usize = 128;
 
 /// `y = a b`, or `y += a b`.
 ///
-/// `b` is packed. If `y` is packed too, both have the same groups. The columns of `a` beyond the
+/// `b` is packed. If `y` is packed too, both have the same bands. The columns of `a` beyond the
 /// rows of `b` are ignored.
 pub(crate) fn multiply_f32(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, accumulate: Accumulate) {
     assert!(
@@ -36,7 +36,7 @@ pub(crate) fn multiply_f32(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, accum
 
 /// `y = a^T b`, or `y += a^T b`.
 ///
-/// `b` is packed. If `y` is packed too, both have the same groups. The columns of `a` beyond the
+/// `b` is packed. If `y` is packed too, both have the same bands. The columns of `a` beyond the
 /// rows of `y` are ignored.
 pub(crate) fn multiply_f32_transposed(
     a: Matrix<'_>,
@@ -59,12 +59,12 @@ pub(crate) fn multiply_f32_transposed(
 
 /// Whether `b` is packed and its columns match those of `y`.
 fn fit(b: &Matrix<'_>, y: &MatrixMut<'_>) -> bool {
-    let same_groups = match (b.layout.order, y.layout.order) {
-        (Order::Packed { group: b, .. }, Order::Packed { group: y, .. }) => b == y,
+    let same_bands = match (b.layout.order, y.layout.order) {
+        (Order::Packed { band: b, .. }, Order::Packed { band: y, .. }) => b == y,
         (Order::Packed { .. }, Order::RowMajor(_)) => true,
         (Order::RowMajor(_), _) => false,
     };
-    y.layout.cols == b.layout.cols && same_groups
+    y.layout.cols == b.layout.cols && same_bands
 }
 
 struct Product<'a> {
@@ -409,8 +409,8 @@ pub(crate) mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "every layout of both operands")]
-    fn groups_and_parts_of_matrices_give_the_same_elements() {
-        for ([n, k, m], group_k, group_m) in [
+    fn bands_and_parts_of_matrices_give_the_same_elements() {
+        for ([n, k, m], band_k, band_m) in [
             ([9, 12, 20], 4, 5),
             ([33, 96, 96], 32, 48),
             ([130, 160, 240], 80, 80),
@@ -418,26 +418,26 @@ pub(crate) mod tests {
         ] {
             let (a, b, y) = (noise(n * k, 1), noise(k * m, 2), noise(n * m, 3));
             let expected = chain(&y, [n, k, m], |i, j| a[i * k + j], |i, j| b[i * m + j]);
-            let a_groups = Matrix::row_major(&a, n, k, k).to_packed(group_k);
-            let b_groups = Matrix::row_major(&b, k, m, m).to_packed(group_m);
-            let (a_grouped, b_grouped) = (
-                Matrix::grouped(&a_groups, n, k, group_k),
-                Matrix::grouped(&b_groups, k, m, group_m),
+            let a_panels = Matrix::row_major(&a, n, k, k).to_packed(band_k);
+            let b_panels = Matrix::row_major(&b, k, m, m).to_packed(band_m);
+            let (a_bands, b_bands) = (
+                Matrix::in_bands(&a_panels, n, k, band_k),
+                Matrix::in_bands(&b_panels, k, m, band_m),
             );
-            let regrouped = a_grouped.to_packed(k);
+            let rejoined = a_bands.to_packed(k);
             assert!(
-                *regrouped == *Matrix::row_major(&a, n, k, k).to_packed(k),
-                "groups into one"
+                *rejoined == *Matrix::row_major(&a, n, k, k).to_packed(k),
+                "bands into one"
             );
-            let transposed = a_grouped.to_packed_transposed(n);
-            let mut sum = Matrix::row_major(&y, n, m, m).to_packed(group_m);
+            let transposed = a_bands.to_packed_transposed(n);
+            let mut sum = Matrix::row_major(&y, n, m, m).to_packed(band_m);
             // In two parts of rows.
             let (upper, lower) = (0..n / 3, n / 3..n);
             for rows in [upper, lower] {
-                let y = MatrixMut::grouped(&mut sum, n, m, group_m).row_range(rows.clone());
-                multiply_f32(a_grouped.row_range(rows), b_grouped, y, Accumulate::Add);
+                let y = MatrixMut::in_bands(&mut sum, n, m, band_m).row_range(rows.clone());
+                multiply_f32(a_bands.row_range(rows), b_bands, y, Accumulate::Add);
             }
-            let sum = Matrix::grouped(&sum, n, m, group_m);
+            let sum = Matrix::in_bands(&sum, n, m, band_m);
             for (i, expected) in expected.chunks(m).enumerate() {
                 let mut row = vec![0.0; m];
                 sum.zip_row(i, &mut row, |y, x| *y = x);
@@ -446,15 +446,15 @@ pub(crate) mod tests {
             let mut rows = y.clone();
             multiply_f32_transposed(
                 Matrix::packed(&transposed, k, n),
-                b_grouped,
+                b_bands,
                 MatrixMut::row_major(&mut rows, n, m, m),
                 Accumulate::Add,
             );
             assert_eq!(rows, expected, "{n} {k} {m}");
-            // The groups on the left, transposed, summed over parts of rows.
+            // The bands on the left, transposed, summed over parts of rows.
             let c = noise(n * m, 4);
-            let c_groups = Matrix::row_major(&c, n, m, m).to_packed(group_m);
-            let c_grouped = Matrix::grouped(&c_groups, n, m, group_m);
+            let c_panels = Matrix::row_major(&c, n, m, m).to_packed(band_m);
+            let c_bands = Matrix::in_bands(&c_panels, n, m, band_m);
             let outer = chain(
                 &vec![0.0; k * m],
                 [k, n, m],
@@ -465,8 +465,8 @@ pub(crate) mod tests {
             for rows in [0..n / 2, n / 2..n] {
                 let y = MatrixMut::row_major(&mut sum, k, m, m);
                 multiply_f32_transposed(
-                    a_grouped.row_range(rows.clone()),
-                    c_grouped.row_range(rows),
+                    a_bands.row_range(rows.clone()),
+                    c_bands.row_range(rows),
                     y,
                     Accumulate::Add,
                 );

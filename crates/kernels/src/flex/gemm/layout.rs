@@ -4,8 +4,8 @@
 //! one after the other. Within a panel, rows follow each other. The last panel is narrower: as
 //! narrow as whole vectors allow.
 //!
-//! Panels may restart with every *group* of columns. Each group is then a separate packed matrix.
-//! Attention uses one group per head.
+//! Panels may restart with every *band* of columns. Each band is then a separate packed matrix.
+//! Attention uses one band per head.
 
 use crate::flex::simd::dispatch;
 use pulp::{Simd, WithSimd};
@@ -48,9 +48,9 @@ pub(crate) fn padded(cols: usize) -> usize {
     cols.next_multiple_of(WIDTHS.vector)
 }
 
-/// The same where panels restart with every `group` of columns.
-pub(crate) fn padded_groups(cols: usize, group: usize) -> usize {
-    cols / group.max(1) * padded(group)
+/// The same where panels restart with every `band` of columns.
+pub(crate) fn padded_bands(cols: usize, band: usize) -> usize {
+    cols / band.max(1) * padded(band)
 }
 
 /// A run of consecutive column panels: first column, column count, padded row width.
@@ -77,8 +77,8 @@ impl Panel {
         })
     }
 
-    /// A group of columns of a matrix whose panels restart with every group.
-    pub(crate) fn group(first: usize, count: usize) -> Self {
+    /// A band of columns of a matrix whose panels restart with every band.
+    pub(crate) fn band(first: usize, count: usize) -> Self {
         Self {
             first,
             count,
@@ -101,8 +101,8 @@ impl Panel {
 pub(super) enum Order {
     /// Row-major, with this row stride.
     RowMajor(usize),
-    /// Packed into panels of `rows` rows; panels restart with every `group` of columns.
-    Packed { rows: usize, group: usize },
+    /// Packed into panels of `rows` rows; panels restart with every `band` of columns.
+    Packed { rows: usize, band: usize },
 }
 
 /// Consecutive columns that are adjacent in memory.
@@ -136,12 +136,12 @@ impl Layout2d {
         }
     }
 
-    pub(super) fn packed(rows: usize, cols: usize, group: usize) -> Self {
+    pub(super) fn packed(rows: usize, cols: usize, band: usize) -> Self {
         Self {
             skip: 0,
             rows,
             cols,
-            order: Order::Packed { rows, group },
+            order: Order::Packed { rows, band },
         }
     }
 
@@ -152,9 +152,9 @@ impl Layout2d {
             Order::RowMajor(stride) => {
                 cols <= stride && (rows == 0 || len >= (rows - 1) * stride + cols)
             }
-            Order::Packed { group, .. } => {
+            Order::Packed { band, .. } => {
                 // Packed values are a whole matrix: the padding has a place too.
-                len == rows * padded_groups(cols, group) && cols % group.max(1) == 0
+                len == rows * padded_bands(cols, band) && cols % band.max(1) == 0
             }
         }
     }
@@ -177,21 +177,21 @@ impl Layout2d {
                 stride,
                 count: self.cols - column,
             },
-            Order::Packed { rows, group } => {
-                // One group is the common case, and spares the divisions.
-                let (before, within) = if group == self.cols {
+            Order::Packed { rows, band } => {
+                // One band is the common case, and spares the divisions.
+                let (before, within) = if band == self.cols {
                     (0, column)
                 } else {
-                    (column / group, column % group)
+                    (column / band, column % band)
                 };
-                let padded = group.next_multiple_of(widths.vector);
+                let padded = band.next_multiple_of(widths.vector);
                 let (panel, lane) = (within / widths.panel * widths.panel, within % widths.panel);
-                // The last panel of a group is narrower: only whole vectors are kept.
+                // The last panel of a band is narrower: only whole vectors are kept.
                 let stride = widths.panel.min(padded - panel);
                 Segment {
                     start: (before * padded + panel) * rows + lane,
                     stride,
-                    count: (widths.panel - lane).min(group - within),
+                    count: (widths.panel - lane).min(band - within),
                 }
             }
         };

@@ -33,13 +33,13 @@ impl<V: Deref<Target = [f32]>> MatrixOver<V> {
 
     /// Packed: `rows * padded(cols)` numbers.
     pub(crate) fn packed(values: V, rows: usize, cols: usize) -> Self {
-        Self::grouped(values, rows, cols, cols)
+        Self::in_bands(values, rows, cols, cols)
     }
 
-    /// Packed, with panels that restart with every `group` of columns: `rows * padded_groups(cols,
-    /// group)` numbers.
-    pub(crate) fn grouped(values: V, rows: usize, cols: usize, group: usize) -> Self {
-        Self::new(values, Layout2d::packed(rows, cols, group))
+    /// Packed, with panels that restart with every `band` of columns: `rows * padded_bands(cols,
+    /// band)` numbers.
+    pub(crate) fn in_bands(values: V, rows: usize, cols: usize, band: usize) -> Self {
+        Self::new(values, Layout2d::packed(rows, cols, band))
     }
 
     fn new(values: V, layout: Layout2d) -> Self {

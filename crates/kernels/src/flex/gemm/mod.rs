@@ -10,6 +10,6 @@ mod operands;
 mod pack;
 
 pub(crate) use f32_tiles::{multiply_f32, multiply_f32_transposed};
-pub(crate) use layout::{Panel, padded, padded_groups, panel_width};
+pub(crate) use layout::{Panel, padded, padded_bands, panel_width};
 pub(crate) use matrix::{Accumulate, Matrix, MatrixMut};
 pub(crate) use operands::{Lhs, Rhs, multiply};

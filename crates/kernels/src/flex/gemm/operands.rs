@@ -21,7 +21,7 @@ pub(crate) enum Rhs<'a> {
         panels: Buffer,
         shape: [usize; 2],
         /// Columns after which panels restart.
-        group: usize,
+        band: usize,
     },
 }
 
@@ -35,28 +35,28 @@ impl<'a> Matrix<'a> {
         Lhs::Transposed(self)
     }
 
-    /// As a right-hand matrix whose panels restart with every `group` of columns. A packed matrix
-    /// keeps the groups it has.
-    pub(crate) fn as_rhs(self, group: usize) -> Rhs<'a> {
+    /// As a right-hand matrix whose panels restart with every `band` of columns. A packed matrix
+    /// keeps the bands it has.
+    pub(crate) fn as_rhs(self, band: usize) -> Rhs<'a> {
         match self.layout.order {
             // The kernels read panels on the right, so only row-major matrices are copied.
             Order::Packed { .. } => Rhs::Packed(self),
             Order::RowMajor(_) => Rhs::Copy {
-                panels: self.to_packed(group),
+                panels: self.to_packed(band),
                 shape: self.shape(),
-                group,
+                band,
             },
         }
     }
 
-    /// The transposed matrix as a right-hand one, with groups of its columns.
-    pub(crate) fn as_rhs_transposed(self, group: usize) -> Rhs<'static> {
+    /// The transposed matrix as a right-hand one, with bands of its columns.
+    pub(crate) fn as_rhs_transposed(self, band: usize) -> Rhs<'static> {
         let [rows, cols] = self.shape();
         Rhs::Copy {
             // The kernels read a transposed matrix on the left only: here it is copied.
-            panels: self.to_packed_transposed(group),
+            panels: self.to_packed_transposed(band),
             shape: [cols, rows],
-            group,
+            band,
         }
     }
 }
@@ -68,8 +68,8 @@ impl Rhs<'_> {
             Self::Copy {
                 panels,
                 shape: [rows, cols],
-                group,
-            } => Matrix::grouped(panels, *rows, *cols, *group),
+                band,
+            } => Matrix::in_bands(panels, *rows, *cols, *band),
         }
     }
 

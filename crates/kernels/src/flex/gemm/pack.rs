@@ -1,6 +1,6 @@
 //! Packing matrices into panels, as they are or transposed.
 
-use super::layout::{Layout2d, WIDTHS, padded, padded_groups};
+use super::layout::{Layout2d, WIDTHS, padded, padded_bands};
 use super::matrix::Matrix;
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::threads::for_each;
@@ -19,11 +19,11 @@ impl Square {
 }
 
 impl Matrix<'_> {
-    /// Copies into panels, which restart with every `group` of columns.
-    pub(crate) fn pack(self, panels: &mut [f32], group: usize) {
+    /// Copies into panels, which restart with every `band` of columns.
+    pub(crate) fn pack(self, panels: &mut [f32], band: usize) {
         let widths = *WIDTHS;
         let [rows, cols] = self.shape();
-        let layout = Layout2d::packed(rows, cols, group);
+        let layout = Layout2d::packed(rows, cols, band);
         let mut column = 0;
         while column < cols {
             let (from, to) = (
@@ -32,9 +32,9 @@ impl Matrix<'_> {
             );
             // A run that is adjacent in both layouts.
             let count = from.count.min(to.count);
-            // The padding of a group is 0: vectors read it, and 0 adds nothing to a sum.
-            let lane = column % group % widths.panel;
-            let fill = if (column + count) % group == 0 {
+            // The padding of a band is 0: vectors read it, and 0 adds nothing to a sum.
+            let lane = column % band % widths.panel;
+            let fill = if (column + count) % band == 0 {
                 (lane + count).next_multiple_of(widths.vector) - lane
             } else {
                 count
@@ -114,27 +114,27 @@ impl Matrix<'_> {
         }
     }
 
-    /// A packed copy, with panels that restart with every `group` of columns.
-    pub(crate) fn to_packed(self, group: usize) -> Buffer {
+    /// A packed copy, with panels that restart with every `band` of columns.
+    pub(crate) fn to_packed(self, band: usize) -> Buffer {
         let [rows, cols] = self.shape();
-        let mut panels = Buffer::new(rows * padded_groups(cols, group));
-        self.pack(&mut panels, group);
+        let mut panels = Buffer::new(rows * padded_bands(cols, band));
+        self.pack(&mut panels, band);
         panels
     }
 
-    /// A packed copy of the transposed matrix, with panels that restart with every `group` of its
+    /// A packed copy of the transposed matrix, with panels that restart with every `band` of its
     /// columns.
-    pub(crate) fn to_packed_transposed(self, group: usize) -> Buffer {
+    pub(crate) fn to_packed_transposed(self, band: usize) -> Buffer {
         let [rows, cols] = self.shape();
-        let mut panels = Buffer::new(cols * padded_groups(rows, group));
+        let mut panels = Buffer::new(cols * padded_bands(rows, band));
         // One task per panel. Panels lie one after the other, so each is a slice to itself.
-        let groups = panels.chunks_mut((cols * padded(group)).max(1)).enumerate();
-        let tasks = groups.flat_map(|(index, values)| {
+        let bands = panels.chunks_mut((cols * padded(band)).max(1)).enumerate();
+        let tasks = bands.flat_map(|(index, values)| {
             let values = values.chunks_mut((cols * WIDTHS.panel).max(1)).enumerate();
-            values.map(move |(panel, values)| (index * group, panel * WIDTHS.panel, values))
+            values.map(move |(panel, values)| (index * band, panel * WIDTHS.panel, values))
         });
         for_each(tasks.collect(), rows * cols, |(first, within, values)| {
-            self.row_range(first..first + group)
+            self.row_range(first..first + band)
                 .pack_panel_transposed(within, values);
         });
         panels

@@ -6,7 +6,7 @@ use super::weights::{Saved, Weights, sizes, widest};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
-use crate::flex::partial_sums::{CHUNK, NormPartialSums, PartialSums, group_rows, store};
+use crate::flex::partial_sums::{CHUNK, NormPartialSums, PartialSums, slab_rows, store};
 use crate::flex::tensors::contiguous;
 use crate::flex::threads::for_each;
 use crate::flex::two_rounds;
@@ -19,21 +19,21 @@ pub(super) fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 
     let shape: [usize; 2] = saved.x.shape().dims();
     let norm = saved.norm.view();
     let weights = PreparedWeights::new(&saved.weights, [d, ff]);
-    let rows = group_rows(shape[0]);
-    let groups = shape[0].div_ceil(rows.max(1));
+    let rows = slab_rows(shape[0]);
+    let slabs = shape[0].div_ceil(rows.max(1));
     let mut grad = contiguous(grad);
-    let sum = || PartialSums::new(groups, [d, ff]);
+    let sum = || PartialSums::new(slabs, [d, ff]);
     let mut sums = Weights {
         up: sum(),
         gate: saved.weights.gate.as_ref().map(|_| sum()),
-        down: PartialSums::new(groups, [ff, d]),
+        down: PartialSums::new(slabs, [ff, d]),
     };
-    let mut norm_sums = NormPartialSums::new(groups, Some(norm));
+    let mut norm_sums = NormPartialSums::new(slabs, Some(norm));
     let all = (&mut sums, &mut norm_sums);
-    if two_rounds::pay(groups) {
+    if two_rounds::pay(slabs) {
         backward_in_two_rounds(saved, grad.storage_mut(), &weights, rows, all);
     } else {
-        backward_by_groups(saved, grad.storage_mut(), &weights, rows, all);
+        backward_by_slabs(saved, grad.storage_mut(), &weights, rows, all);
     }
     let [scale, shift] = norm_sums.totals();
     [
@@ -46,8 +46,8 @@ pub(super) fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 
     ]
 }
 
-/// One task per group of `rows` rows. `grad`, that of the output, becomes that of x.
-fn backward_by_groups(
+/// One task per slab of `rows` rows. `grad`, that of the output, becomes that of x.
+fn backward_by_slabs(
     saved: &Saved,
     grad: &mut [f32],
     weights: &PreparedWeights<'_>,
@@ -56,14 +56,14 @@ fn backward_by_groups(
 ) {
     let sizes @ [d, ff] = sizes(&saved.weights);
     let (norm, work) = (saved.norm.view(), grad.len() * ff / 8);
-    let mut gate_sums = sums.gate.as_mut().map(PartialSums::groups);
+    let mut gate_sums = sums.gate.as_mut().map(PartialSums::slabs);
     let inputs = saved.x.storage::<f32>().chunks(rows * d);
     let outputs = grad
         .chunks_mut(rows * d)
-        .zip(sums.up.groups())
-        .zip(sums.down.groups())
-        .zip(norm_sums.groups());
-    let task = |((x, inner), (((grad, up_sum), down_sum), norm_sum))| Group {
+        .zip(sums.up.slabs())
+        .zip(sums.down.slabs())
+        .zip(norm_sums.slabs());
+    let task = |((x, inner), (((grad, up_sum), down_sum), norm_sum))| Slab {
         x,
         inner,
         grad,
@@ -75,13 +75,13 @@ fn backward_by_groups(
         norm_sum,
     };
     let tasks = inputs.zip(saved.inner(rows, ff)).zip(outputs).map(task);
-    for_each(tasks.collect(), work, |group: Group<'_>| {
-        group.run(norm, weights, sizes)
+    for_each(tasks.collect(), work, |slab: Slab<'_>| {
+        slab.run(norm, weights, sizes)
     });
 }
 
 /// A task: the rows that share one partial sum of every weight.
-struct Group<'a> {
+struct Slab<'a> {
     x: &'a [f32],
     /// Inputs of the activation from `up` and, where there is one, `gate`.
     inner: [Option<&'a [f32]>; 2],
@@ -119,11 +119,11 @@ struct SumOperands<'a> {
     rows: usize,
     normed_transposed: Lhs<'a>,
     grad: Rhs<'a>,
-    /// Whether this is the first chunk of its group.
+    /// Whether this is the first chunk of its slab.
     accumulate: Accumulate,
 }
 
-impl Group<'_> {
+impl Slab<'_> {
     fn run(mut self, norm: Norm<'_>, weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) {
         let mut scratch = Scratch::new(weights, [d, ff]);
         let mut inner = self
@@ -164,7 +164,7 @@ impl Group<'_> {
             norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
             // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
-            // Only the first chunk of the group replaces what the buffers held.
+            // Only the first chunk of the slab replaces what the buffers held.
             accumulate = Accumulate::Add;
         }
     }

@@ -1,4 +1,4 @@
-//! The backward pass of the feed-forward block with more threads than groups of rows.
+//! The backward pass of the feed-forward block with more threads than slabs of rows.
 
 use super::panel_grads::{Chunk, PanelGrads, PreparedWeights};
 use super::weights::{Saved, Weights, sizes};
@@ -34,18 +34,18 @@ impl Kept {
     }
 }
 
-/// `grad`, that of the output, becomes that of x; those of the parameters go to the sums of groups
-/// of `group` rows.
+/// `grad`, that of the output, becomes that of x; those of the parameters go to the sums of slabs
+/// of `slab` rows.
 pub(super) fn backward_in_two_rounds(
     saved: &Saved,
     grad: &mut [f32],
     weights: &PreparedWeights<'_>,
-    group: usize,
+    slab: usize,
     (sums, norm_sums): (&mut Weights<PartialSums>, &mut NormPartialSums),
 ) {
     let [d, ff] = sizes(&saved.weights);
     let [n, _]: [usize; 2] = saved.x.shape().dims();
-    let chunks = Chunks::of(n, group, CHUNK);
+    let chunks = Chunks::of(n, slab, CHUNK);
     let mut kept = Kept::new(n, [d, ff], sums.gate.is_some());
     let mut grad_normed = Buffer::new(n * d);
     let tasks = first_round(saved, grad, &chunks, &mut kept, &mut grad_normed);
