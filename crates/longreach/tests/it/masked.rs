@@ -109,7 +109,6 @@ fn a_staged_masked_run_learns_and_is_reported() {
         "masked_text",
         "token_accuracy",
         "perplexity",
-        "bits_per_byte",
         "probability 0.15",
         "0.8 are read as a mask",
     ] {

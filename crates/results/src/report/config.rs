@@ -1,4 +1,5 @@
-//! The config of each experiment: the file that is known to plan its runs, or one resolved spec.
+//! The config of each experiment: one resolved spec, and the files that are known to plan its runs.
+//! Files depend on where a report is made, so only a page links to them.
 
 use super::document::Config;
 use super::spec::ReportSpec;
@@ -10,24 +11,21 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// One for every experiment. `records`: results, in canonical order.
+/// One for every experiment, of its first run. `records`: results, in canonical order.
 pub(crate) fn configs(records: &[&RunRecord], spec: &ReportSpec) -> Vec<Config> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     for run in records.iter().filter(|run| run.evaluation_of.is_none()) {
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
     let one = |(name, runs): (&str, Vec<&RunRecord>)| {
-        let file = |run: &RunRecord| {
-            let id = (run.experiment.clone(), run.run_id.clone());
-            spec.configs.get(&id).cloned()
-        };
-        let files: BTreeSet<String> = runs.iter().filter_map(|run| file(run)).collect();
-        let bare = runs.iter().find(|run| file(run).is_none());
+        let id = |run: &RunRecord| (run.experiment.clone(), run.run_id.clone());
+        let files = runs.iter().filter_map(|run| spec.configs.get(&id(run)));
+        let files: BTreeSet<&String> = files.collect();
         Config {
             experiment: text::name(name, 60),
-            files: files.into_iter().collect(),
-            about: bare.map_or_else(String::new, |run| about(run)),
-            toml: bare.map_or_else(String::new, |run| toml(&run.method_spec())),
+            files: files.into_iter().cloned().collect(),
+            about: about(runs[0]),
+            toml: toml(&runs[0].method_spec()),
         }
     };
     by_experiment.into_iter().map(one).collect()
@@ -37,8 +35,7 @@ pub(crate) fn configs(records: &[&RunRecord], spec: &ReportSpec) -> Vec<Config> 
 fn about(run: &RunRecord) -> String {
     let labels = run.labels.iter().map(|label| text::name(&label.text, 60));
     format!(
-        "No config is known for run {} [{}]. This is its resolved spec; the tables of methods and \
-         runs have its variants and its seed.",
+        "The resolved spec of run {} [{}]. Methods, variants and seeds are in the tables.",
         short_hash(&run.run_id),
         list(&labels.collect::<Vec<_>>(), 8)
     )

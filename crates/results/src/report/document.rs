@@ -110,11 +110,11 @@ pub(crate) struct RunCurve {
 /// The config of one experiment.
 pub(crate) struct Config {
     pub experiment: String,
-    /// Relative paths of the configs that plan its runs, where they are known.
+    /// Relative paths of the configs that plan its runs, where they are known; for pages.
     pub files: Vec<String>,
-    /// What the TOML is; empty without.
+    /// What the TOML is.
     pub about: String,
-    /// The resolved spec of a run whose config is not known; empty where all are.
+    /// The resolved spec of one run.
     pub toml: String,
 }
 

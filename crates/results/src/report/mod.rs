@@ -16,7 +16,7 @@
 //! captions.rs     parts of captions that tables and figures share
 //! remarks.rs      letters behind names of methods, and what they mean
 //! conditions.rs   facts that all numbers depend on
-//! config.rs       where the config of an experiment is, or one resolved spec
+//! config.rs       one resolved spec of each experiment, and its configs
 //! render/         Markdown, HTML, LaTeX, CSV, terminal
 //! output.rs       the files, and writing them
 //! comparison/     the scores of two sets of records

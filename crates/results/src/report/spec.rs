@@ -47,7 +47,7 @@ pub struct ReportSpec {
     /// Relative paths to the directories of runs by experiment and run id, for links.
     pub run_links: BTreeMap<(String, String), String>,
     /// Relative paths of configs that plan a run, by experiment and run id: for links, and for the
-    /// command that trains it again. Where none is known the report shows a resolved spec.
+    /// command that trains it again, both in pages.
     pub configs: BTreeMap<(String, String), String>,
     /// What runs cost, by experiment and run id, where it was measured.
     pub timings: BTreeMap<(String, String), RunTimings>,

@@ -316,7 +316,7 @@ fn check_markdown(text: &str, figures: usize) {
     for line in text.lines() {
         // A config: nothing in it ends the block, and no tag shows where blocks are not known.
         if line.starts_with("```") {
-            assert_eq!(line, if fenced { "```" } else { "```toml" });
+            assert_eq!(line, if fenced { "```" } else { "```text" });
             fenced = !fenced;
             continue;
         }
@@ -328,6 +328,7 @@ fn check_markdown(text: &str, figures: usize) {
         let folds = [
             "How to read it",
             "Table",
+            "Config",
             "More tables, figures and definitions",
         ];
         let is_fold = |name: &str| line == format!("<details><summary>{name}</summary>");

@@ -113,7 +113,6 @@ fn whole(document: &Document) -> Value {
         let lines: Vec<String> = config.toml.lines().map(printable).collect();
         context! {
             experiment => printable(&config.experiment),
-            files => each(&config.files),
             about => printable(&config.about),
             lines,
         }
