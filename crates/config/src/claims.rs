@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Diagnostic, deserialize};
 use super::source::Source;
-use results::Claims;
+use records::Claims;
 use std::path::Path;
 
 /// Reads a file of claims and checks that each can be evaluated.

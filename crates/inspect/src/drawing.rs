@@ -4,7 +4,7 @@ use crate::digits::number;
 use crate::numbers::{Numbers, Rotary};
 use crate::subject::Subject;
 use burn::tensor::Device;
-use results::plot::{Heatmap, LinePlot, Series};
+use report::plot::{Heatmap, LinePlot, Series};
 
 /// Side of a heat map: as many cells as are drawn without averaging.
 pub const CELLS: usize = 128;

@@ -6,7 +6,7 @@ use crate::numbers::Numbers;
 use crate::subject::{Subject, dot};
 use burn::tensor::Device;
 use posenc::Encoding;
-use results::plot::{LinePlot, Series};
+use report::plot::{LinePlot, Series};
 use std::path::Path;
 use support::exit::Failure;
 

@@ -5,7 +5,7 @@ use crate::drawing::{Drawing, POINTS, Picture};
 use crate::numbers::{self, Decay, Rotary};
 use crate::subject::{Side, dot};
 use posenc::{Encoding, Lengths};
-use results::plot::{LinePlot, Series};
+use report::plot::{LinePlot, Series};
 use support::exit::Failure;
 
 impl Drawing<'_> {

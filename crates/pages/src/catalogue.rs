@@ -7,9 +7,9 @@ mod difference;
 
 use difference::{difference, is_default};
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
-use results::record::EvalStatus;
-use results::stats::{INTERVAL, half_width_95, mean};
-use results::{RunRecord, find_records};
+use records::record::EvalStatus;
+use records::stats::{INTERVAL, half_width_95, mean};
+use records::{RunRecord, find_records};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -88,7 +88,7 @@ pub fn plain(text: &str) -> String {
 /// A table with rules above, below and under the header, as wide as the terminal; in a pipe or a
 /// file as wide as `piped_width`.
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = results::ruled_table();
+    let mut table = records::ruled_table();
     table
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);

@@ -5,7 +5,7 @@ use experiment::plan::cost::flops;
 use experiment::plan::planner::Plan;
 use experiment::run::protocol::Event;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use results::metric;
+use records::metric;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use support::console::{indented, tell};

@@ -28,8 +28,8 @@ use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::plan::together::{self, Group};
 use experiment::runs_on_disk::files::{self, RECORD_FILE};
 use experiment::runs_on_disk::{changes, kept_configs};
-use results::RunRecord;
-use results::record::{EvalRow, EvalStatus, RunStatus};
+use records::RunRecord;
+use records::record::{EvalRow, EvalStatus, RunStatus};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -235,7 +235,7 @@ fn unreadable(directory: &Path, run: &PlannedRun, options: &Options) -> Option<F
     if !path.exists() {
         return None;
     }
-    let why = match results::read_record(&path) {
+    let why = match records::read_record(&path) {
         Ok(record) => format!("its record is of run {}", record.run_id),
         Err(error) => error.to_string(),
     };

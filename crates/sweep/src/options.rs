@@ -6,8 +6,8 @@ use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{self, ERROR_FILE, run_dir};
 use experiment::runs_on_disk::hold::Identity;
 use experiment::runs_on_disk::recorded::{Recorded, origin};
-use results::RunRecord;
-use results::record::RunStatus;
+use records::RunRecord;
+use records::record::RunStatus;
 use std::path::{Path, PathBuf};
 
 /// How to run.

@@ -5,8 +5,8 @@ use super::options::Options;
 use super::{Outcome, run};
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
-use results::RunRecord;
-use results::record::Selected;
+use records::RunRecord;
+use records::record::Selected;
 use support::console::tell;
 use support::exit::Failure;
 use support::signals;
@@ -58,7 +58,7 @@ fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Fa
         });
     }
     let path = options.runs.join(&plan.name).join(SELECTION_FILE);
-    results::write_jsonl(&path, &records).map_err(Failure::resources)
+    records::write_jsonl(&path, &records).map_err(Failure::resources)
 }
 
 /// A line for each method: what it chose, and by how much the next best is worse.

@@ -8,8 +8,8 @@ use crate::spec::{
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use posenc::{ConfigError, EncodingConfig, Facts, PositionsConfig};
-use results::record::{MOST_EVALS, MOST_METRICS, MOST_SCORES};
-use results::store::MAX_RECORD_BYTES;
+use records::record::{MOST_EVALS, MOST_METRICS, MOST_SCORES};
+use records::store::MAX_RECORD_BYTES;
 use schema::in_range;
 use std::collections::BTreeSet;
 use support::units::bytes as bytes_in_words;

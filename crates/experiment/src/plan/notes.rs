@@ -27,7 +27,7 @@ impl DroppedEncodings {
         shape: &ModelShape,
     ) {
         let json = |pe: &EncodingConfig| serde_json::to_value(pe).unwrap_or_default();
-        let replaced = results::scaling::replaced(&json(trained), &json(encoding));
+        let replaced = records::scaling::replaced(&json(trained), &json(encoding));
         self.1
             .extend(replaced.map(|how| format!("variant `{}`: {how}", variant.name)));
         let kinds = dropped(&variant.set, trained, encoding, shape);

@@ -2,8 +2,8 @@
 
 use super::memory::TaskSizes;
 use crate::spec::Job;
-use results::Claims;
-use results::record::Label;
+use records::Claims;
+use records::record::Label;
 use std::path::PathBuf;
 use toml::Table;
 

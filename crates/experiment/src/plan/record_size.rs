@@ -4,8 +4,8 @@
 use crate::spec::blocks::Blocks;
 use crate::spec::scores::{empty_row, metric_names, position_bins};
 use crate::spec::{EvalSpec, ModelSpec, TestLen};
-use results::metric;
-use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
+use records::metric;
+use records::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
 use serde::Serialize;
 use tasks::Task;
 

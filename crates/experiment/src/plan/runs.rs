@@ -13,7 +13,7 @@ use crate::spec::{Job, RunSpec, TrainSpec};
 use config::axes::{self, Cell};
 use config::diagnostic::Diagnostic;
 use posenc::EncodingConfig;
-use results::record::Label;
+use records::record::Label;
 
 impl Planner {
     /// A method under `[select]`: the runs of its sweep, and those of its result under each

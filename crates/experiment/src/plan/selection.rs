@@ -5,9 +5,9 @@
 //! chooses the same.
 
 use super::planned::{Method, Plan, Selection};
-use results::RunRecord;
-use results::metric::{self, LOSS_NATS};
-use results::record::{Candidate, EvalStatus, RunStatus, Selected};
+use records::RunRecord;
+use records::metric::{self, LOSS_NATS};
+use records::record::{Candidate, EvalStatus, RunStatus, Selected};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 

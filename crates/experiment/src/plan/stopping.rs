@@ -7,8 +7,8 @@ use crate::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use posenc::EncodingConfig;
-use results::metric::{BITS_PER_BYTE, LOSS_NATS, PERPLEXITY, is_share, lower_is_better};
-use results::record::MOST_SCORES;
+use records::metric::{BITS_PER_BYTE, LOSS_NATS, PERPLEXITY, is_share, lower_is_better};
+use records::record::MOST_SCORES;
 use tasks::{Rows, Scoring, Task};
 
 impl RunSpec {

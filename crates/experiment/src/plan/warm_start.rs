@@ -6,7 +6,7 @@ use crate::spec::{Job, ModelSpec, WarmStart};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use posenc::EncodingConfig;
-use results::RunRecord;
+use records::RunRecord;
 use std::io;
 use std::path::{Path, PathBuf};
 use tiny_transformer::TransformerConfig;

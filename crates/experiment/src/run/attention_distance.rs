@@ -7,8 +7,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use posenc::{
     Bias, Content, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
 };
-use results::metric::ATTENTION_DISTANCE;
-use results::record::Metric;
+use records::metric::ATTENTION_DISTANCE;
+use records::record::Metric;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tiny_transformer::{Pass, Transformer};

@@ -10,7 +10,7 @@ use crate::spec::{EvalSpec, RunSpec, TestLen};
 use anyhow::Result;
 use burn::tensor::Device;
 use posenc::EncodingConfig;
-use results::record::{EvalRow, EvalStatus};
+use records::record::{EvalRow, EvalStatus};
 use rundir::Weights;
 use std::time::Instant;
 use support::signals;

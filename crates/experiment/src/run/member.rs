@@ -17,7 +17,7 @@ use crate::runs_on_disk::files::{
 use crate::runs_on_disk::timings::{EvalTiming, Timings, timings};
 use crate::spec::{Job, RunSpec};
 use burn::tensor::Device;
-use results::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
+use records::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
 use rundir::checkpoint;
 use rundir::steplog::StepLog;
 use rundir::{Disk, Weights};

@@ -2,8 +2,8 @@
 
 use crate::device::DeviceName;
 use crate::spec::RunSpec;
-use results::metric;
-use results::record::{CorpusFacts, Environment, ScoredText, TaskFacts};
+use records::metric;
+use records::record::{CorpusFacts, Environment, ScoredText, TaskFacts};
 use std::collections::BTreeMap;
 use support::exit::{Exit, Failure};
 use tasks::Task;

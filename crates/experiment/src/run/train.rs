@@ -7,7 +7,7 @@ use crate::run::step::{StepBatch, first_not_finite, identity, losses, to_host};
 use crate::run::step_scores::TrainingScores;
 use crate::spec::RunSpec;
 use burn::tensor::Device;
-use results::record::{CurvePoint, Divergence};
+use records::record::{CurvePoint, Divergence};
 use rundir::Weights;
 use rundir::steplog::Step;
 use support::exit::Failure;

@@ -12,7 +12,7 @@ use crate::runs_on_disk::files::{check_record, read_own_job, recorded, take};
 use crate::runs_on_disk::hold::Hold;
 use crate::spec::{Job, RunSpec};
 use burn::tensor::Device;
-use results::record::{EvalStatus, RunRecord};
+use records::record::{EvalStatus, RunRecord};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};

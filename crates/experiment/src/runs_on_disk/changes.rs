@@ -6,7 +6,7 @@ use crate::runs_on_disk::files::{RECORD_FILE, read_job};
 use crate::runs_on_disk::walk::directories_with;
 use crate::spec::JOB_FILE;
 use crate::spec::differences::{differences, shown};
-use results::RunRecord;
+use records::RunRecord;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -4,8 +4,8 @@ use crate::plan::warm_start::RecordedRun;
 use crate::runs_on_disk::hold::{Hold, Identity, LiveLease, busy};
 use crate::runs_on_disk::walk::directories_in;
 use crate::spec::Job;
-use results::record::RunStatus;
-use results::{RunRecord, StoreError};
+use records::record::RunStatus;
+use records::{RunRecord, StoreError};
 use rundir::{Disk, checkpoint, lease, lock};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub const INITIAL_WEIGHTS_FILE: &str = "initial_weights.safetensors";
 pub const TIMINGS_FILE: &str = "timings.json";
 
 /// The record.
-pub const RECORD_FILE: &str = results::store::RECORD_FILE;
+pub const RECORD_FILE: &str = records::store::RECORD_FILE;
 
 /// The batch at which a training stopped being finite.
 pub const DIVERGED_FILE: &str = "diverged.json";
@@ -37,7 +37,7 @@ const MAX_JOB_BYTES: u64 = 1 << 24;
 
 /// The directory of a planned run below the directory of all runs.
 pub fn run_dir(runs: &Path, job: &Job) -> PathBuf {
-    results::store::run_dir(runs, &job.experiment, &job.run_id)
+    records::store::run_dir(runs, &job.experiment, &job.run_id)
 }
 
 /// The record of a job, if it exists, is readable, and belongs to this job. A link in the place of
@@ -46,7 +46,7 @@ pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
     if directory.is_symlink() {
         return None;
     }
-    let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
+    let record = records::read_record(&directory.join(RECORD_FILE)).ok()?;
     (record.run_id == job.run_id).then_some(record)
 }
 
@@ -58,7 +58,7 @@ pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
 /// read again.
 pub fn write_record(disk: &dyn Disk, directory: &Path, record: &RunRecord) -> Result<(), Failure> {
     let path = directory.join(RECORD_FILE);
-    let text = results::store::record_text(&path, record).map_err(Failure::bug)?;
+    let text = records::store::record_text(&path, record).map_err(Failure::bug)?;
     disk.write_whole(&path, text.as_bytes())
         .map_err(Failure::resources)
 }
@@ -83,7 +83,7 @@ pub fn check_readable(path: &Path) -> Result<Option<String>, Failure> {
         let message = format!("{error}, and is not replaced\n  = help: {help}");
         Err(Failure::input(message))
     };
-    match results::read_record(path) {
+    match records::read_record(path) {
         Ok(_) => Ok(None),
         Err(StoreError::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error @ StoreError::Newer { .. }) => {

@@ -3,7 +3,7 @@
 
 use crate::runs_on_disk::files::RECORD_FILE;
 use crate::spec::RunSpec;
-use results::RunRecord;
+use records::RunRecord;
 use schema::text::excerpt;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub fn contradiction(record: &RunRecord) -> Option<String> {
 pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Option<String> {
     let mut renamed = Vec::new();
     for run in runs.collect::<BTreeSet<_>>() {
-        if let Ok(record) = results::read_record(&run.join(RECORD_FILE))
+        if let Ok(record) = records::read_record(&run.join(RECORD_FILE))
             // A path such as `.` has no file name.
             && run.canonicalize().is_ok_and(|run| {
                 run.file_name()

@@ -8,8 +8,8 @@
 use crate::plan::planner::Plan;
 use crate::spec::differences::{differences, shown};
 use config::key_path::AXES;
-use results::record::Label;
-use results::{Claims, ReportSpec, RunRecord};
+use records::record::Label;
+use records::{Claims, RunRecord};
 use rundir::Disk;
 use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
@@ -112,18 +112,10 @@ impl Config {
         Ok((config, text))
     }
 
-    /// How `run` writes the report of this config.
-    pub fn report_spec(&self) -> ReportSpec {
+    /// What of it a report depends on: title, order of rows, claims and assertions.
+    pub fn reads(&self) -> (&str, Vec<String>, &Claims, bool) {
         let order = self.order.iter().chain(&self.variants).cloned().collect();
-        let (title, claims, assertions) =
-            (self.title.clone(), self.claims.clone(), self.assertions);
-        ReportSpec {
-            title,
-            order,
-            claims,
-            assertions,
-            ..ReportSpec::default()
-        }
+        (&self.title, order, &self.claims, self.assertions)
     }
 
     /// Whether a record is of one of the runs, or evaluates one of them.
@@ -151,7 +143,7 @@ impl Config {
                 .map(|record| config.runs.get(run_of(record)).cloned())
                 .collect::<Vec<_>>()
         };
-        self.report_spec() == other.report_spec() && labels(self) == labels(other)
+        self.reads() == other.reads() && labels(self) == labels(other)
     }
 
     /// `1a2b3c4d (x.toml)`.

@@ -6,10 +6,10 @@ use crate::runs_on_disk::files::{
     self, ERROR_FILE, JOB_FILE, RECORD_FILE, WEIGHTS_FILE, refuse_link, run_dir, write_record,
 };
 use crate::runs_on_disk::integrity::contradiction;
-use results::compare::disagreement;
-use results::record::EvalStatus;
-use results::store::{EVALS_DIR, record_text};
-use results::{Conflict, Place, RunRecord, StoreError};
+use records::compare::disagreement;
+use records::record::EvalStatus;
+use records::store::{EVALS_DIR, record_text};
+use records::{Conflict, Place, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Recorded {
         if files.is_empty() {
             return Ok(recorded);
         }
-        let (found, excluded) = results::store::read_files(files).map_err(|error| match error {
+        let (found, excluded) = records::store::read_files(files).map_err(|error| match error {
             StoreError::Conflicts(_) => Failure::input(format!("--recorded: {error}")),
             error => refused(error, "take a file that `longreach gather` wrote"),
         })?;

@@ -4,8 +4,8 @@
 use crate::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
 use crate::runs_on_disk::recorded::origin;
 use crate::spec::Job;
-use results::StoreError;
-use results::record::{Divergence, RunStatus};
+use records::StoreError;
+use records::record::{Divergence, RunStatus};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lease, lock};
 use serde::Serialize;
@@ -56,7 +56,7 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
         let note = "the spec in job.json does not have this run_id".to_owned();
         return (RunState::Stale, 0, Some(note));
     }
-    let found = results::read_record(&run.join(RECORD_FILE));
+    let found = records::read_record(&run.join(RECORD_FILE));
     if let Ok(record) = &found {
         let steps = record.train.steps;
         let note = |Divergence { step, what, .. }: Divergence| {

@@ -2,7 +2,7 @@
 //! over more than one level of experiments has to be asked for.
 
 use crate::runs_on_disk::walk::{directories_in, directories_with};
-use results::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
+use records::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};

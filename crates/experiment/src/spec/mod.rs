@@ -99,14 +99,14 @@ pub struct Job {
     /// The experiment's name.
     pub experiment: String,
     /// This run's values on the axes.
-    pub labels: Vec<results::record::Label>,
+    pub labels: Vec<records::record::Label>,
     /// Directory relative paths of the task are resolved against.
     pub config_dir: PathBuf,
     /// Directory of the run to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_dir: Option<PathBuf>,
     /// The method of that run, for the record:
-    /// [`RunRecord::method_spec`](results::RunRecord::method_spec).
+    /// [`RunRecord::method_spec`](records::RunRecord::method_spec).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<serde_json::Map<String, serde_json::Value>>,
     /// The run that this one repeats with half its steps.
@@ -114,7 +114,7 @@ pub struct Job {
     pub half_of: Option<String>,
     /// How values of the run were chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selected: Option<results::record::Selected>,
+    pub selected: Option<records::record::Selected>,
     /// The numbers' definition.
     pub spec: RunSpec,
 }

@@ -3,8 +3,8 @@
 use super::RunSpec;
 use super::coordinates::past_end;
 use posenc::{EncodingConfig, PositionsConfig};
-use results::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
-use results::record::{EvalRow, EvalStatus};
+use records::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
+use records::record::{EvalRow, EvalStatus};
 use std::collections::BTreeMap;
 use tasks::{Scoring, Task};
 

@@ -1,7 +1,7 @@
 //! Test lengths: single ones, and ranges from which every test row draws its own.
 
 use posenc::ConfigError;
-use results::record::{length_range, length_text};
+use records::record::{length_range, length_text};
 use serde::de::{Error, IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

@@ -9,7 +9,7 @@ use experiment::plan::memory::{self, Memory, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
 use experiment::runs_on_disk::recorded::Recorded;
-use results::RunRecord;
+use records::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
 use support::console;

@@ -1,8 +1,9 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
 use crate::commands::records::{exist, tell_unsealed};
-use results::compare::{Closeness, Comparison};
-use results::{ComparisonSpec, ReportError, RunRecord, ScoreComparison, find_records};
+use records::compare::{Closeness, Comparison};
+use records::{RunRecord, find_records};
+use report::{ComparisonSpec, ReportError, ScoreComparison};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};

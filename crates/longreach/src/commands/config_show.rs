@@ -10,7 +10,7 @@ use experiment::plan;
 use experiment::plan::keys::KEYS;
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::plan::stages::last_encoding_key;
-use results::toml_text::{inline, key as toml_key};
+use records::toml_text::{inline, key as toml_key};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;

@@ -18,8 +18,8 @@ use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
 use experiment::runs_on_disk::recorded::origin;
 use experiment::runs_on_disk::selection::{self, Run};
-use results::RunRecord;
-use results::store::EVALS_DIR;
+use records::RunRecord;
+use records::store::EVALS_DIR;
 use rundir::Weights;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -273,7 +273,7 @@ fn evaluate_one(
     let evals = directory.join(EVALS_DIR);
     disk.create_dirs(&evals).map_err(Failure::resources)?;
     disk.remove_abandoned(&evals);
-    let text = results::store::record_text(&path, &record).map_err(Failure::bug)?;
+    let text = records::store::record_text(&path, &record).map_err(Failure::bug)?;
     disk.write_whole(&path, text.as_bytes())
         .map_err(Failure::resources)?;
     Ok((record, path))

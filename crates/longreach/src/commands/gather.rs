@@ -1,8 +1,8 @@
 //! `longreach gather`: the records of many runs in one file.
 
 use crate::commands::records::{find, print_sources, read_and_left_out};
-use results::store::gather_found;
-use results::{Found, RunRecord, StoreError};
+use records::store::gather_found;
+use records::{Found, RunRecord, StoreError};
 use std::path::PathBuf;
 use support::console;
 use support::exit::{Exit, Failure};

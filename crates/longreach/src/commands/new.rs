@@ -8,7 +8,7 @@ use experiment::plan;
 use experiment::plan::hints::other_kind;
 use experiment::plan::keys::{KEYS, Key, Kind};
 use posenc::{EncodingConfig, ModelShape};
-use results::toml_text::{inline, key as toml_key};
+use records::toml_text::{inline, key as toml_key};
 use schema::text::excerpt;
 use std::ffi::OsStr;
 use std::fmt::Write as _;

@@ -2,8 +2,8 @@
 
 use experiment::runs_on_disk::integrity::{directory_notes, integrity_notes, unsealed_note};
 use experiment::runs_on_disk::survey;
-use results::store::find_records_within;
-use results::{Found, RunRecord, StoreError, read_record};
+use records::store::find_records_within;
+use records::{Found, RunRecord, StoreError, read_record};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -11,10 +11,9 @@ use experiment::plan::planner;
 use experiment::runs_on_disk::files::refuse_link;
 use experiment::runs_on_disk::kept_configs::{self, Belonging, Config};
 use experiment::runs_on_disk::{survey, timings};
-use results::store::{EVALS_DIR, Found, find_records_within};
-use results::{
-    Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, RunTimings, report,
-};
+use records::store::{EVALS_DIR, Found, find_records_within};
+use records::{Claims, Excluded, RunRecord};
+use report::{Format, Report, ReportError, ReportSpec, RunTimings, report};
 use schema::text::excerpt;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -257,7 +256,7 @@ pub fn of_sweep(
             configs,
             timings,
             notes,
-            ..config.report_spec()
+            ..spec_of(config)
         },
         &out,
         false,
@@ -399,7 +398,7 @@ fn titled(
         };
     };
     config.label(records);
-    let own = config.report_spec();
+    let own = spec_of(config);
     ReportSpec {
         title: title.unwrap_or(own.title),
         claims: if spec.claims == Claims::default() {
@@ -489,4 +488,16 @@ fn summary(summary: &str, paths: &[PathBuf]) -> String {
         String::new()
     };
     format!("{}{page}{others}", summary.trim_end())
+}
+
+/// How `run` writes the report of a config.
+fn spec_of(config: &Config) -> ReportSpec {
+    let (title, order, claims, assertions) = config.reads();
+    ReportSpec {
+        title: title.to_owned(),
+        order,
+        claims: claims.clone(),
+        assertions,
+        ..ReportSpec::default()
+    }
 }

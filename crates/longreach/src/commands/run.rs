@@ -12,7 +12,7 @@ use experiment::plan::planner::Plan;
 use experiment::run::protocol::{CheckpointEvery, How};
 use experiment::runs_on_disk::kept_configs::Config;
 use experiment::runs_on_disk::recorded::Recorded;
-use results::RunRecord;
+use records::RunRecord;
 use std::path::PathBuf;
 use support::console;
 use support::exit::{Exit, Failure};

@@ -18,7 +18,7 @@ use experiment::runs_on_disk::files::{
 };
 use experiment::runs_on_disk::recorded::origin;
 use experiment::spec::Job;
-use results::RunRecord;
+use records::RunRecord;
 use rundir::Weights;
 use std::path::{Path, PathBuf};
 use support::console;
@@ -151,7 +151,7 @@ fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
     if let Some(config_dir) = &request.config_dir {
         job.config_dir.clone_from(config_dir);
     }
-    let record = match results::read_record(&directory.join(RECORD_FILE)) {
+    let record = match records::read_record(&directory.join(RECORD_FILE)) {
         Ok(record) => record,
         Err(error) => return Ok(Findings::wrong(error.to_string())),
     };

@@ -1,7 +1,7 @@
 //! Runs on the tokens of a byte-pair encoding: their scores, and the tokenizer for others.
 
 use crate::common::{Scratch, exits, longreach, stderr, stdout};
-use results::RunRecord;
+use records::RunRecord;
 
 const WORDS: &str = r#"name = "words"
 seeds = [0]

@@ -1,7 +1,7 @@
 //! The text that the program carries: what it needs, and the runs that are named by it.
 
 use crate::common::{Scratch, exits, longreach, stdout};
-use results::RunRecord;
+use records::RunRecord;
 use std::path::Path;
 
 const DEFAULT_TEXT: &str = r#"name = "carried"

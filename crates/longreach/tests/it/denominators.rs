@@ -1,8 +1,8 @@
 //! Counts of the denominators of linear attention in records, reports and later evaluations.
 
 use crate::common::{Scratch, TINY, exits, longreach, stdout};
-use results::RunRecord;
-use results::record::{Denominators, EvalRow};
+use records::RunRecord;
+use records::record::{Denominators, EvalRow};
 
 /// Linear attention whose features are often all 0, scored while training too.
 const LINEAR: [&str; 6] = [

@@ -4,7 +4,7 @@ use crate::common::{Scratch, TINY, exits, longreach};
 use experiment::plan;
 use experiment::run::task::build_task;
 use experiment::run::test_rows::TestRows;
-use results::RunRecord;
+use records::RunRecord;
 use std::collections::BTreeSet;
 
 const NEEDLES: [&str; 3] = [

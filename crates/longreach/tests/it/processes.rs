@@ -153,7 +153,7 @@ fn lengths_that_a_worker_adds_while_labels_are_written_are_kept() {
     };
     let path = run.join("record.json");
     let before = std::fs::read(&path).unwrap();
-    let written = results::read_record(&path).unwrap();
+    let written = records::read_record(&path).unwrap();
     let mut longer = written.clone();
     longer.change(|record| {
         let mut row = record.evals[0].clone();
@@ -168,13 +168,13 @@ fn lengths_that_a_worker_adds_while_labels_are_written_are_kept() {
             let renaming = scope.spawn(|| options.recorded(&renamed.runs[0]));
             // It has read the record and waits for the lock.
             std::thread::sleep(Duration::from_millis(40));
-            let text = results::store::record_text(&path, &longer).unwrap();
+            let text = records::store::record_text(&path, &longer).unwrap();
             std::fs::write(&path, text).unwrap();
             drop(held);
             renaming.join().unwrap()
         });
         assert!(renaming.is_some());
-        let now = results::read_record(&path).unwrap();
+        let now = records::read_record(&path).unwrap();
         assert_eq!(now.evals, longer.evals, "a length is gone");
         if now.labels != written.labels {
             met += 1;

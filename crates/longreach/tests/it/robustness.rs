@@ -594,8 +594,8 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
 #[test]
 fn records_that_do_not_fit_their_run_are_named() {
     let (_scratch, run) = one();
-    let record = results::read_record(&run.join("record.json")).unwrap();
-    let notes = |edit: fn(&mut results::RunRecord)| {
+    let record = records::read_record(&run.join("record.json")).unwrap();
+    let notes = |edit: fn(&mut records::RunRecord)| {
         let mut record = record.clone();
         edit(&mut record);
         experiment::runs_on_disk::integrity::integrity_notes(&[record]).join("\n")
@@ -603,7 +603,7 @@ fn records_that_do_not_fit_their_run_are_named() {
     assert_eq!(notes(|_| ()), "");
     for (edit, said) in [
         (
-            (|record| record.seed = 7) as fn(&mut results::RunRecord),
+            (|record| record.seed = 7) as fn(&mut records::RunRecord),
             "it names seed 7, its spec seed 0",
         ),
         (
@@ -627,7 +627,7 @@ fn records_that_do_not_fit_their_run_are_named() {
         );
     }
     let many: Vec<_> = std::iter::repeat_n(record, 8)
-        .map(|record| results::RunRecord { seed: 9, ..record })
+        .map(|record| records::RunRecord { seed: 9, ..record })
         .collect();
     assert!(
         experiment::runs_on_disk::integrity::integrity_notes(&many)[0].ends_with(", and 3 more")
@@ -639,7 +639,7 @@ fn records_that_do_not_fit_their_run_are_named() {
         .map(|entry| entry.unwrap().path().join("results.jsonl"));
     let mut count = 0;
     for file in files.filter(|file| file.exists()) {
-        let found = results::read_jsonl(&file).unwrap();
+        let found = records::read_jsonl(&file).unwrap();
         count += found.records.len();
         assert_eq!(
             experiment::runs_on_disk::integrity::integrity_notes(&found.records),

@@ -1,8 +1,8 @@
 //! Runs whose tokens have coordinates in the segments of a text.
 
 use crate::common::{Scratch, exits, longreach, stderr};
-use results::RunRecord;
-use results::record::EvalStatus;
+use records::RunRecord;
+use records::record::EvalStatus;
 
 /// BiPE: a table of places in a segment, and a rotation by its number.
 const SEGMENTS: &str = r#"name = "segments"

@@ -3,7 +3,7 @@
 use crate::common::Scratch;
 use experiment::plan;
 use experiment::plan::planner::Plan;
-use results::{RunRecord, read_jsonl, read_record};
+use records::{RunRecord, read_jsonl, read_record};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -4,8 +4,8 @@
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use experiment::plan;
 use experiment::run::step_scores::restored;
-use results::RunRecord;
-use results::record::{EvalStatus, StepScores};
+use records::RunRecord;
+use records::record::{EvalStatus, StepScores};
 use rundir::Weights;
 use rundir::checkpoint::State;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@ use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use experiment::plan;
 use experiment::run::step_scores::check_stop_scores;
 use experiment::spec::{RunSpec, StopSpec};
-use results::RunRecord;
-use results::record::StopScore;
+use records::RunRecord;
+use records::record::StopScore;
 use std::path::{Path, PathBuf};
 
 /// One run of rope that learns to copy, long enough to be met in the middle.

@@ -1,8 +1,8 @@
 //! Text scored on all there is: the same tokens at every length, and the losses of its blocks.
 
 use crate::common::{Scratch, exits};
-use results::record::{EvalRow, ScoredText, TaskFacts};
-use results::{RunRecord, metric::LOSS_NATS};
+use records::record::{EvalRow, ScoredText, TaskFacts};
+use records::{RunRecord, metric::LOSS_NATS};
 use tasks::Stream;
 
 const WHOLE: &str = r#"name = "whole"

@@ -17,7 +17,7 @@ use experiment::plan::memory::Memory;
 use experiment::plan::planned::{Plan, PlannedRun};
 use experiment::run::protocol::{Event, How};
 use experiment::runs_on_disk::files;
-use results::record::RunStatus;
+use records::record::RunStatus;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

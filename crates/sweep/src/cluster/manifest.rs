@@ -84,7 +84,7 @@ pub struct Brief {
 #[derive(Clone, Debug, Deserialize)]
 pub struct BriefJob {
     /// Values on the axes.
-    pub labels: Vec<results::record::Label>,
+    pub labels: Vec<records::record::Label>,
     /// The part of its spec.
     pub spec: BriefSpec,
 }

@@ -11,7 +11,7 @@ use crate::cluster::events::{self, Last, What};
 use crate::cluster::manifest::{Brief, briefs};
 use experiment::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
 use experiment::runs_on_disk::state::{RunState, last_step};
-use results::record::RunStatus;
+use records::record::RunStatus;
 use rundir::lease::{self, Holder};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock, scratch};
@@ -215,7 +215,7 @@ fn recorded(run: &Path, brief: &Brief, last: Option<&Last>) -> Option<Found> {
     {
         return Some((RunState::Done, steps, None));
     }
-    let record = results::read_record(&path).ok()?;
+    let record = records::read_record(&path).ok()?;
     (record.run_id == brief.run_id).then(|| match (record.status, record.diverged) {
         (RunStatus::Diverged, Some(at)) => {
             let note = format!("the {} was not finite at step {}", at.what, at.step);

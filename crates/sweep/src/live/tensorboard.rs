@@ -8,7 +8,7 @@
 use crate::live::tail::Tail;
 use experiment::runs_on_disk::files::{RECORD_FILE, recorded};
 use experiment::spec::Job;
-use results::tensorboard::{EventFile, TrainStep, run_directory};
+use records::tensorboard::{EventFile, TrainStep, run_directory};
 use rundir::disk::Op;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,7 +1,8 @@
 //! Outcome of the evaluations of `longreach eval`.
 
-use results::store::EVALS_DIR;
-use results::{ReportSpec, RunRecord, report};
+use records::RunRecord;
+use records::store::EVALS_DIR;
+use report::{ReportSpec, report};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};

@@ -2,9 +2,9 @@
 
 use crate::commands::export::write_file;
 use experiment::runs_on_disk::timings::timings;
-use results::store::EVALS_DIR;
-use results::tensorboard::{TrainStep, plain_name, run_directory, run_events};
-use results::{Found, RunRecord};
+use records::store::EVALS_DIR;
+use records::tensorboard::{TrainStep, plain_name, run_directory, run_events};
+use records::{Found, RunRecord};
 use rundir::steplog;
 use std::path::{Path, PathBuf};
 use support::exit::Failure;

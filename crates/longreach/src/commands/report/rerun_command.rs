@@ -4,7 +4,7 @@
 
 use experiment::plan;
 use experiment::runs_on_disk::kept_configs;
-use results::RunRecord;
+use records::RunRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

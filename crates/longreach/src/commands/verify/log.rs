@@ -5,7 +5,7 @@ use experiment::run::step_scores::check_stop_scores;
 use experiment::run::train::{self, final_loss, thin};
 use experiment::spec::JOB_FILE;
 use experiment::spec::RunSpec;
-use results::record::RunStatus;
+use records::record::RunStatus;
 use rundir::steplog::{self, LOG_FILE, Step};
 use tasks::Task;
 

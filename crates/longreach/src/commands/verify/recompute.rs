@@ -12,8 +12,8 @@ use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
 use experiment::runs_on_disk::recorded::origin;
 use experiment::spec::differences::{differences, shown};
 use experiment::spec::{Job, RunSpec};
-use results::RunRecord;
-use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
+use records::RunRecord;
+use records::record::{EvalRow, EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
 use rundir::steplog::LOG_FILE;
 use std::path::Path;
@@ -231,7 +231,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
             wrong.push(format!("trained again, {name} has other bytes"));
         }
     }
-    let mut fresh = results::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
+    let mut fresh = records::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
     // Commit and labels may differ, and the seal with them.
     let mut expected = RunRecord::clone(record);
     expected.seal = None;

@@ -1,0 +1,458 @@
+//! Pools runs as seeds of methods, and attaches later evaluations to the runs they belong to.
+//!
+//! Runs are pooled if their identities are equal (`identity.rs`). A later evaluation adds rows to
+//! its run if only its test lengths and variants differ from the run's. An evaluation with another
+//! `eval.decode` or `eval.seed` is a separate method.
+
+use super::identity::MethodSpecs;
+use super::naming;
+use crate::order;
+use crate::record::{EvalRow, EvalStatus, RunRecord};
+use crate::spec::{Definition, Spec, canonical_text, definitions, flatten};
+use crate::text::{self, short_hash};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Name of the variant that is the encoding as trained.
+pub const TRAINED: &str = "trained";
+
+/// Runs that differ only by seed.
+pub struct Group<'a> {
+    /// Name in tables: values on the axes, and what differs where those are equal.
+    pub name: String,
+    /// The values on the axes without their keys, as claims and baselines may name the method.
+    pub plain: String,
+    /// By seed, each once.
+    pub runs: Vec<Run<'a>>,
+    /// What every variant evaluates, the trained encoding first.
+    pub variants: Vec<Variant<'a>>,
+    /// The identity.
+    pub spec: Spec,
+}
+
+/// The trained weights under one encoding.
+pub struct Variant<'a> {
+    /// Its name.
+    pub name: String,
+    /// By test length. Empty for records whose spec does not say.
+    pub by_len: BTreeMap<usize, Definition<'a>>,
+    /// Whether no run evaluated it when it was trained.
+    pub is_later: bool,
+}
+
+/// A record and its evaluations by variant and length, later ones included.
+pub struct Run<'a> {
+    record: &'a RunRecord,
+    rows: HashMap<usize, Vec<(String, &'a EvalRow)>>,
+    /// Later evaluations that rows are from.
+    pub later: Vec<&'a RunRecord>,
+    /// The same run with half the steps.
+    pub half: Option<&'a RunRecord>,
+}
+
+impl<'a> Run<'a> {
+    fn new(record: &'a RunRecord) -> Self {
+        let mut run = Self {
+            record,
+            rows: HashMap::new(),
+            later: Vec::new(),
+            half: None,
+        };
+        // No reader lets a row through twice; of a record made otherwise the first counts.
+        record
+            .evals
+            .iter()
+            .for_each(|row| run.add(&row.variant, row));
+        run
+    }
+
+    fn add(&mut self, variant: &str, row: &'a EvalRow) {
+        let rows = self.rows.entry(row.test_len).or_default();
+        match rows.iter_mut().find(|(name, _)| name == variant) {
+            None => rows.push((variant.into(), row)),
+            // What was left out for lack of memory may have been evaluated since.
+            Some((_, known)) if known.status == EvalStatus::Skipped => *known = row,
+            Some(_) => {}
+        }
+    }
+
+    /// The row of a variant at a test length, if the run has it.
+    pub fn row(&self, variant: &str, test_len: usize) -> Option<&'a EvalRow> {
+        self.rows
+            .get(&test_len)?
+            .iter()
+            .find(|(name, _)| name == variant)
+            .map(|(_, row)| *row)
+    }
+
+    /// Rows with the name of their variant in the report: those of the record in its order, then
+    /// later ones by variant and length.
+    pub fn rows(&self) -> Vec<(&str, &'a EvalRow)> {
+        let place = |row: &EvalRow| {
+            self.record
+                .evals
+                .iter()
+                .position(|own| std::ptr::eq(own, row))
+        };
+        let mut all: Vec<(&str, &'a EvalRow)> = self
+            .rows
+            .values()
+            .flatten()
+            .map(|(name, row)| (name.as_str(), *row))
+            .collect();
+        all.sort_by_key(|(name, row)| (place(row).unwrap_or(usize::MAX), *name, row.test_len));
+        all
+    }
+}
+
+impl std::ops::Deref for Run<'_> {
+    type Target = RunRecord;
+
+    fn deref(&self) -> &RunRecord {
+        self.record
+    }
+}
+
+/// Groups of a setting in the order of the report. `runs` are in canonical order, each once.
+pub fn groups<'a>(
+    runs: &[&'a RunRecord],
+    specs: &MethodSpecs<'_>,
+    order: &[String],
+    notes: &mut Vec<String>,
+) -> Vec<Group<'a>> {
+    let (attached, runs) = attach(runs, notes);
+    let mut by_identity: BTreeMap<(&'a str, String), Vec<&'a RunRecord>> = BTreeMap::new();
+    for &run in &runs {
+        let identity = (run.experiment.as_str(), canonical_text(&specs.of(run)));
+        by_identity.entry(identity).or_default().push(run);
+    }
+    let mut pools: Vec<((&str, String), Vec<&'a RunRecord>)> = by_identity.into_iter().collect();
+    let rank = |text: &str| order.iter().position(|o| o == text).unwrap_or(order.len());
+    // By experiment, by the order asked for, by label; the identity makes the order total.
+    pools.sort_by(|(a, x), (b, y)| {
+        let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
+        a.0.cmp(b.0)
+            .then_with(|| ranks(x[0]).cmp(&ranks(y[0])))
+            .then_with(|| order::labels(&x[0].labels, &y[0].labels))
+            .then_with(|| a.1.cmp(&b.1))
+    });
+    if let Some(run) = runs.iter().find(|run| specs.lacks_start(run)) {
+        notes.push(format!(
+            "{}: trainings started from the weights of runs that are not among the records. Only \
+             whether a start kept the encoding's parameters distinguishes them here.",
+            text::name(&run.experiment, 60)
+        ));
+    }
+    let method_specs: Vec<Spec> = pools.iter().map(|(_, pool)| specs.of(pool[0])).collect();
+    let first: Vec<&RunRecord> = pools.iter().map(|(_, pool)| pool[0]).collect();
+    let names = naming::groups(&first, &method_specs, notes);
+    let pools = pools.into_iter().map(|(_, pool)| pool);
+    pools
+        .zip(names)
+        .zip(method_specs)
+        .map(|((pool, (name, plain)), spec)| {
+            group(&pool, name, plain, spec, &attached, order, notes)
+        })
+        .collect()
+}
+
+type Attached<'a> = HashMap<(&'a str, &'a str), Vec<&'a RunRecord>>;
+
+/// Later evaluations by experiment and run id of the run they extend, and all other records.
+fn attach<'a>(
+    runs: &[&'a RunRecord],
+    notes: &mut Vec<String>,
+) -> (Attached<'a>, Vec<&'a RunRecord>) {
+    let trained: HashMap<(&str, &str), &RunRecord> = runs
+        .iter()
+        .filter(|run| run.evaluation_of.is_none())
+        .map(|run| ((run.experiment.as_str(), run.run_id.as_str()), *run))
+        .collect();
+    let (mut attached, mut alone): (Attached<'a>, Vec<&'a RunRecord>) = Default::default();
+    for &run in runs {
+        let Some(of) = run.evaluation_of.as_deref() else {
+            alone.push(run);
+            continue;
+        };
+        match trained.get(&(run.experiment.as_str(), of)) {
+            Some(parent) if extends(parent, run) => {
+                attached.entry((&run.experiment, of)).or_default().push(run);
+            }
+            Some(parent) if parent.model != run.model => notes.push(format!(
+                "A later evaluation of run {} is of other weights than the run has now, and is \
+                 left out.",
+                short_hash(&parent.run_id)
+            )),
+            // Scored in another way, or of a run that is not among the records: a method of its
+            // own.
+            _ => alone.push(run),
+        }
+    }
+    (attached, alone)
+}
+
+/// Whether a later evaluation scored the run's weights as the run did, but for lengths and
+/// variants.
+fn extends(run: &RunRecord, later: &RunRecord) -> bool {
+    let rest = |record: &RunRecord| {
+        let mut spec = record.spec.clone();
+        if let Some(Value::Object(eval)) = spec.get_mut("eval") {
+            eval.retain(|key, _| key != "test_lens" && key != "variants");
+        }
+        canonical_text(&spec)
+    };
+    run.model == later.model && rest(run) == rest(later)
+}
+
+fn eval_of(record: &RunRecord) -> Option<&Map<String, Value>> {
+    record.spec.get("eval")?.as_object()
+}
+
+fn group<'a>(
+    pool: &[&'a RunRecord],
+    name: String,
+    plain: String,
+    spec: Spec,
+    attached: &Attached<'a>,
+    order: &[String],
+    notes: &mut Vec<String>,
+) -> Group<'a> {
+    let mut variants: Vec<Variant<'a>> = Vec::new();
+    for definition in pool
+        .first()
+        .and_then(|run| eval_of(run))
+        .map(definitions)
+        .unwrap_or_default()
+    {
+        define(&mut variants, definition.variant, definition, false);
+    }
+    let mut runs: Vec<Run<'a>> = Vec::new();
+    for &record in pool {
+        // Two run ids of one spec and one seed: `report` refuses them if their numbers differ.
+        if runs.iter().any(|run| run.seed == record.seed) {
+            continue;
+        }
+        let mut run = Run::new(record);
+        for row in &record.evals {
+            if !variants.iter().any(|v| v.name == row.variant) {
+                variants.push(Variant {
+                    name: row.variant.clone(),
+                    by_len: BTreeMap::new(),
+                    is_later: false,
+                });
+            }
+        }
+        for &later in attached
+            .get(&(record.experiment.as_str(), record.run_id.as_str()))
+            .into_iter()
+            .flatten()
+        {
+            extend(&mut run, later, &mut variants, notes);
+        }
+        runs.push(run);
+    }
+    let tested: BTreeSet<&str> = runs
+        .iter()
+        .flat_map(|run| run.rows.values().flatten())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    // A diverged run has no rows, but its method has a line in every table.
+    variants.retain(|v| tested.contains(v.name.as_str()) || tested.is_empty() && v.name == TRAINED);
+    if variants.is_empty() {
+        variants.push(Variant {
+            name: TRAINED.into(),
+            by_len: BTreeMap::new(),
+            is_later: false,
+        });
+    }
+    let rank = |v: &str| order.iter().position(|o| o == v).unwrap_or(order.len());
+    // The sort is stable: variants without a rank stay in the order of their definition.
+    variants.sort_by_key(|v| (v.name != TRAINED, rank(&v.name)));
+    Group {
+        name,
+        plain,
+        runs,
+        variants,
+        spec,
+    }
+}
+
+/// Adds the rows of a later evaluation to a run.
+fn extend<'a>(
+    run: &mut Run<'a>,
+    later: &'a RunRecord,
+    variants: &mut Vec<Variant<'a>>,
+    notes: &mut Vec<String>,
+) {
+    let mut defined: BTreeMap<&str, Vec<Definition<'a>>> = BTreeMap::new();
+    for definition in eval_of(later).map(definitions).unwrap_or_default() {
+        defined
+            .entry(definition.variant)
+            .or_default()
+            .push(definition);
+    }
+    run.later.push(later);
+    let mut names: BTreeMap<&str, String> = BTreeMap::new();
+    for (variant, definitions) in &defined {
+        names.insert(variant, variant_for(variants, variant, definitions));
+    }
+    for row in &later.evals {
+        let name = names
+            .get(row.variant.as_str())
+            .cloned()
+            .unwrap_or_else(|| row.variant.clone());
+        if !variants.iter().any(|v| v.name == name) {
+            variants.push(Variant {
+                name: name.clone(),
+                by_len: BTreeMap::new(),
+                is_later: true,
+            });
+        }
+        let known = run
+            .row(&name, row.test_len)
+            .filter(|known| known.status != EvalStatus::Skipped);
+        if known.is_some_and(|known| known.metrics != row.metrics) {
+            notes.push(format!(
+                "Run {}: {} at {} was evaluated again with other numbers, on {} at commit {}; the \
+                 first are shown.",
+                short_hash(&run.run_id),
+                text::name(&name, 60),
+                row.test_len,
+                text::name(&later.environment.device, 20),
+                text::name(&later.environment.commit, 20)
+            ));
+        }
+        run.add(&name, row);
+    }
+}
+
+/// The variant of that name that these definitions continue, or a new one: another encoding under
+/// the same name is named by what differs.
+fn variant_for<'a>(
+    variants: &mut Vec<Variant<'a>>,
+    name: &str,
+    found: &[Definition<'a>],
+) -> String {
+    let is_family = |v: &Variant<'_>| v.name == name || v.name.starts_with(&format!("{name} ["));
+    let same = variants
+        .iter()
+        .position(|v| is_family(v) && difference(v, found).is_none());
+    let name = match same {
+        Some(at) => variants[at].name.clone(),
+        None => {
+            let first = variants.iter().find(|v| v.name == name);
+            match first.and_then(|v| difference(v, found)) {
+                Some((key, value)) => format!(
+                    "{name} [{} = {}]",
+                    text::name(&key, 60),
+                    text::name(&value, 60)
+                ),
+                None => name.to_owned(),
+            }
+        }
+    };
+    found
+        .iter()
+        .for_each(|definition| define(variants, &name, *definition, true));
+    name
+}
+
+fn define<'a>(
+    variants: &mut Vec<Variant<'a>>,
+    name: &str,
+    definition: Definition<'a>,
+    is_later: bool,
+) {
+    let at = variants
+        .iter()
+        .position(|v| v.name == name)
+        .unwrap_or_else(|| {
+            variants.push(Variant {
+                name: name.to_owned(),
+                by_len: BTreeMap::new(),
+                is_later,
+            });
+            variants.len() - 1
+        });
+    variants[at]
+        .by_len
+        .entry(definition.test_len)
+        .or_insert(definition);
+}
+
+/// The first setting in which definitions are not those of a variant. A number may differ between
+/// lengths where it varies with the length: `factor = "auto"` has become one.
+fn difference(variant: &Variant<'_>, found: &[Definition<'_>]) -> Option<(String, String)> {
+    let leaves = |definition: &Definition<'_>| {
+        let mut out = BTreeMap::new();
+        flatten("", definition.encoding, &mut out);
+        definition
+            .positions
+            .into_iter()
+            .for_each(|p| flatten(".positions", p, &mut out));
+        out
+    };
+    let ours: BTreeMap<usize, BTreeMap<String, String>> = variant
+        .by_len
+        .iter()
+        .map(|(len, definition)| (*len, leaves(definition)))
+        .collect();
+    if ours.is_empty() {
+        return None;
+    }
+    let theirs: Vec<(usize, BTreeMap<String, String>)> =
+        found.iter().map(|d| (d.test_len, leaves(d))).collect();
+    let values = |key: &str| -> BTreeSet<Option<&String>> {
+        ours.values()
+            .chain(theirs.iter().map(|(_, l)| l))
+            .map(|leaves| leaves.get(key))
+            .collect()
+    };
+    let is_number = |text: Option<&String>| text.is_some_and(|t| t.parse::<f64>().is_ok());
+    for (len, leaves) in &theirs {
+        let keys: BTreeSet<&String> = leaves
+            .keys()
+            .chain(ours.values().flat_map(BTreeMap::keys))
+            .collect();
+        for key in keys {
+            let value = leaves.get(key);
+            let differs = match ours.get(len) {
+                Some(own) => own.get(key) != value,
+                // Another length: only a number that already varies with the length may be new.
+                None => {
+                    let constant = ours.len() > 1
+                        && ours.values().all(|own| {
+                            own.get(key) == ours.values().next().and_then(|o| o.get(key))
+                        });
+                    let all_numbers = values(key).into_iter().all(is_number);
+                    !ours.values().any(|own| own.get(key) == value) && (constant || !all_numbers)
+                }
+            };
+            if differs {
+                let key = key.trim_start_matches('.').to_owned();
+                return Some((key, value.cloned().unwrap_or_else(|| "unset".into())));
+            }
+        }
+    }
+    None
+}
+
+/// Names of the variants that no run evaluated when it was trained, for a note.
+pub fn later_note(groups: &[Group<'_>], setting: &str) -> Option<String> {
+    let count: usize = groups
+        .iter()
+        .flat_map(|g| &g.runs)
+        .map(|run| run.later.len())
+        .sum();
+    (count > 0).then(|| {
+        let evaluations = if count == 1 {
+            "1 later evaluation".to_owned()
+        } else {
+            format!("{count} later evaluations")
+        };
+        format!(
+            "{setting}: {evaluations} of trained weights (`longreach eval`) added rows to their \
+             runs."
+        )
+    })
+}

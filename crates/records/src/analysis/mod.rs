@@ -1,0 +1,34 @@
+//! From records to settings, methods and points: which runs are compared, and the numbers behind
+//! each cell of a table.
+//!
+//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is a
+//! group of runs that differ only by seed, under one variant.
+//!
+//! ```text
+//! identity.rs    which runs are seeds of one method
+//! naming.rs      names of methods
+//! groups.rs      runs pooled into methods; later evaluations attached to their runs
+//! setting.rs     comparable methods, their lengths and metrics
+//! point.rs       the values behind a cell, their estimate, and its text
+//! measure.rs     scores, ratios and differences of methods
+//! roles.rs       results, runs with half the steps, runs of selection sweeps
+//! learning.rs    whether scores still move with more steps
+//! learned.rs     which seeds have learned their task
+//! outcome.rs     reach, the best method
+//! varied.rs      what rows differ in besides the method
+//! base_sweep.rs  methods that differ only in the rotary base
+//! ```
+
+pub mod base_sweep;
+mod comparable;
+pub mod groups;
+pub mod identity;
+pub mod learned;
+mod learning;
+pub mod measure;
+mod naming;
+pub mod outcome;
+pub mod point;
+pub mod roles;
+pub mod setting;
+mod varied;

@@ -1,0 +1,303 @@
+//! Names of methods: their values on the axes, and where those are equal the settings that differ.
+
+use crate::record::{Label, RunRecord};
+use crate::spec::{Spec, is_derived, settings};
+use crate::text::{self, short_hash};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest name of a method before its variant, in characters.
+const LONGEST_NAME: usize = 120;
+
+/// Name of every group of a setting, and the same without the keys of labels. `first`: a run of
+/// each group; `specs`: their identities, all different within an experiment.
+pub fn groups(
+    first: &[&RunRecord],
+    specs: &[Spec],
+    notes: &mut Vec<String>,
+) -> Vec<(String, String)> {
+    let shared = shared_task_labels(first);
+    let several_experiments = first
+        .iter()
+        .any(|run| run.experiment != first[0].experiment);
+    let named = |run: &RunRecord, text: &dyn Fn(&[&Label]) -> String| {
+        let labels = naming(run, &shared);
+        let name = if labels.is_empty() {
+            text::name(&run.experiment, 60)
+        } else {
+            text(&labels)
+        };
+        if several_experiments {
+            format!("{}: {name}", text::name(&run.experiment, 60))
+        } else {
+            name
+        }
+    };
+    let mut names: Vec<String> = first.iter().map(|run| named(run, &with_keys)).collect();
+    let plain = first.iter().map(|run| named(run, &without_keys));
+    let plain: Vec<String> = plain.collect();
+    tell_apart(&mut names, first, specs, notes);
+    names.into_iter().zip(plain).collect()
+}
+
+/// The keys of the labels that name the methods, such as `pe` or `base, steps`; `method` where the
+/// names carry their keys or the methods have different ones.
+pub fn axes(runs: &[&RunRecord]) -> String {
+    let shared = shared_task_labels(runs);
+    let keys = |run: &RunRecord| -> Vec<String> {
+        naming(run, &shared)
+            .iter()
+            .take(8)
+            .map(|l| text::name(last(&l.key), 20))
+            .collect()
+    };
+    let first = keys(runs[0]);
+    let is_bare = |run: &RunRecord| naming(run, &shared).iter().all(|label| is_bare(label));
+    let is_all = runs
+        .iter()
+        .all(|run| is_bare(run) && keys(run) == first && run.experiment == runs[0].experiment);
+    if is_all && !first.is_empty() {
+        first.join(", ")
+    } else {
+        "method".into()
+    }
+}
+
+/// Labels of the task that all runs of the setting share: they name the setting, not the method.
+fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)> {
+    let of = |run: &'a RunRecord| {
+        let labels = run.labels.iter().filter(|l| l.key.starts_with("task."));
+        labels
+            .map(|l| (l.key.as_str(), l.text.as_str()))
+            .collect::<BTreeSet<_>>()
+    };
+    let mut shared = runs.first().map(|run| of(run)).unwrap_or_default();
+    for run in runs {
+        let here = of(run);
+        shared.retain(|label| here.contains(label));
+    }
+    shared
+}
+
+/// The labels that name a run's method: those that do not name the setting, or all if there are no
+/// others.
+fn naming<'r>(run: &'r RunRecord, shared: &BTreeSet<(&str, &str)>) -> Vec<&'r Label> {
+    let is_shared = |l: &Label| shared.contains(&(l.key.as_str(), l.text.as_str()));
+    let own: Vec<&Label> = run.labels.iter().filter(|l| !is_shared(l)).collect();
+    if own.is_empty() {
+        run.labels.iter().collect()
+    } else {
+        own
+    }
+}
+
+fn last(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// Whether a value says by itself what it is: the name of an encoding, a task or another kind.
+fn is_bare(label: &Label) -> bool {
+    let is_table = label.value.is_object()
+        || label
+            .value
+            .as_array()
+            .is_some_and(|all| all.iter().any(|v| v.is_object()));
+    is_table
+        || last(&label.key) == "kind"
+        || matches!(label.key.as_str(), "model.pe" | "model.positions" | "task")
+}
+
+/// `rope, base = 100`
+fn with_keys(labels: &[&Label]) -> String {
+    let shown = |label: &&Label| {
+        let value = text::name(&label.text, 80);
+        if is_bare(label) {
+            return value;
+        }
+        let is_unique = labels
+            .iter()
+            .filter(|other| last(&other.key) == last(&label.key))
+            .count()
+            == 1;
+        let key = if is_unique {
+            last(&label.key)
+        } else {
+            &label.key
+        };
+        format!("{} = {value}", text::name(key, 60))
+    };
+    let texts: Vec<String> = labels.iter().take(32).map(shown).collect();
+    schema::text::shorten(&texts.join(", "), LONGEST_NAME)
+}
+
+/// `rope, 100`
+fn without_keys(labels: &[&Label]) -> String {
+    let texts: Vec<String> = labels
+        .iter()
+        .take(32)
+        .map(|l| text::name(&l.text, 80))
+        .collect();
+    schema::text::shorten(&texts.join(", "), LONGEST_NAME)
+}
+
+/// Gives equal names the settings that differ: the fewest that tell all of them apart, settings
+/// that follow from others last.
+fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[Spec], notes: &mut Vec<String>) {
+    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, name) in names.iter().enumerate() {
+        by_name.entry(name.clone()).or_default().push(index);
+    }
+    for (name, members) in by_name.into_iter().filter(|(_, members)| members.len() > 1) {
+        let settings: Vec<BTreeMap<String, String>> =
+            members.iter().map(|&m| settings(&specs[m])).collect();
+        let keys = distinguishing(&settings);
+        for (at, &member) in members.iter().enumerate() {
+            let part = |key: &String| {
+                let value = settings[at].get(key).map_or("unset", String::as_str);
+                // A hash tells corpora apart by its first digits.
+                let value = if last(key).ends_with("blake3") {
+                    short_hash(value)
+                } else {
+                    value
+                };
+                format!("{} = {}", text::name(key, 80), text::name(value, 60))
+            };
+            let parts: Vec<String> = keys.iter().map(part).collect();
+            names[member] = format!("{name} [{}]", parts.join(", "));
+        }
+        let shown: Vec<String> = keys.iter().map(|key| text::name(key, 80)).collect();
+        notes.push(format!(
+            "{} methods are labelled \"{name}\". They differ in {} and are shown apart.",
+            members.len(),
+            if shown.is_empty() {
+                "their specs".into()
+            } else {
+                shown.join(", ")
+            }
+        ));
+    }
+    // What is left differs only in what was cut from it, or in how a number is written.
+    let mut taken = BTreeSet::new();
+    for (name, run) in names.iter_mut().zip(first) {
+        if !taken.insert(name.clone()) {
+            *name = format!("{name} [run {}]", short_hash(&run.run_id));
+            taken.insert(name.clone());
+        }
+    }
+}
+
+/// A small set of keys, chosen greedily, whose values distinguish all settings that differ.
+fn distinguishing(settings: &[BTreeMap<String, String>]) -> Vec<String> {
+    let all: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
+    let differs = |key: &&String| {
+        settings
+            .iter()
+            .any(|s| s.get(*key) != settings[0].get(*key))
+    };
+    let mut keys: Vec<&String> = all.into_iter().filter(differs).collect();
+    // What was chosen before what follows from it: a kind before its keys, the training before the
+    // evaluation, which names encodings again.
+    let below = |key: &str, table: &str| {
+        // The run that a training started from has a whole spec.
+        key.strip_prefix("train.start_from.")
+            .unwrap_or(key)
+            .starts_with(table)
+    };
+    keys.sort_by_key(|key| {
+        (
+            is_derived(key),
+            below(key, "eval.variants."),
+            below(key, "eval."),
+            Reverse(last(key) == "kind"),
+            *key,
+        )
+    });
+    let mut chosen: Vec<String> = Vec::new();
+    let classes = |chosen: &[String]| {
+        let value = |s: &BTreeMap<String, String>| -> Vec<Option<String>> {
+            chosen.iter().map(|key| s.get(key).cloned()).collect()
+        };
+        settings.iter().map(value).collect::<BTreeSet<_>>().len()
+    };
+    let mut count = 1;
+    for key in keys {
+        chosen.push(key.clone());
+        let with = classes(&chosen);
+        // A key is kept only if it separates methods that those before it do not.
+        if with > count {
+            count = with;
+        } else {
+            chosen.pop();
+        }
+        if count == settings.len() {
+            break;
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect()
+    }
+
+    #[test]
+    fn derived_settings_are_named_last() {
+        let a = of(&[
+            ("model.d_ff", "256"),
+            ("model.d_model", "64"),
+            ("train.steps", "10"),
+        ]);
+        let b = of(&[
+            ("model.d_ff", "512"),
+            ("model.d_model", "128"),
+            ("train.steps", "10"),
+        ]);
+        assert_eq!(distinguishing(&[a.clone(), b]), ["model.d_model"]);
+        let c = of(&[
+            ("model.d_ff", "512"),
+            ("model.d_model", "64"),
+            ("train.steps", "10"),
+        ]);
+        assert_eq!(distinguishing(&[a, c]), ["model.d_ff"]);
+    }
+
+    #[test]
+    fn a_start_is_named_by_its_training() {
+        let start = |kind: &str| {
+            of(&[
+                ("train.start_from.eval.variants.trained.64.kind", kind),
+                ("train.start_from.train.steps", &kind.len().to_string()),
+            ])
+        };
+        assert_eq!(
+            distinguishing(&[start("rope"), start("alibi")]),
+            ["train.start_from.train.steps"]
+        );
+    }
+
+    #[test]
+    fn every_pair_has_different_names() {
+        let a = of(&[
+            ("model.pe.kind", "rope"),
+            ("model.pe.base", "10"),
+            ("train.lr", "1"),
+        ]);
+        let b = of(&[
+            ("model.pe.kind", "rope"),
+            ("model.pe.base", "99"),
+            ("train.lr", "1"),
+        ]);
+        let c = of(&[("model.pe.kind", "alibi"), ("train.lr", "1")]);
+        assert_eq!(
+            distinguishing(&[a, b, c]),
+            ["model.pe.kind", "model.pe.base"]
+        );
+    }
+}

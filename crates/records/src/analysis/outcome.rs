@@ -1,0 +1,141 @@
+//! What the points of a setting amount to: how far a method keeps its score, and which is best.
+
+use super::learned::InLength;
+use super::point::{Absent, Point};
+use super::setting::{Method, Setting};
+use crate::metric::{self, better_first};
+use crate::stats::Estimate;
+use std::cmp::Ordering;
+
+/// How far a method keeps its in-length score.
+pub struct Reach {
+    /// None: not even at the first length past training. Otherwise a test length.
+    pub test_len: Option<usize>,
+    /// Whether it has the score at the training length: a variant may have lost it there.
+    pub in_length: bool,
+    /// Nothing longer was tested.
+    pub is_longest: bool,
+    /// Runs that learned the task, and runs.
+    pub seeds: (usize, usize),
+}
+
+impl Setting<'_> {
+    /// How far a method keeps the in-length score of its trained encoding, over the seeds that
+    /// learned the task. None where there is no in-length score, or one that says the task was not
+    /// learned.
+    pub fn reach(&self, method: &Method) -> Option<Reach> {
+        let metric = self.lead();
+        let base = self.of_learned(method, metric, self.in_length?);
+        let own = base.estimate?;
+        let trained = self.of_learned(self.trained(method), metric, self.in_length?);
+        let in_length = trained.estimate?;
+        if self.converged(method) != InLength::Converged {
+            return None;
+        }
+        let has_score =
+            !self.is_variant(method) || metric::is_kept(metric, own.mean, in_length.mean);
+        let mut reach = Reach {
+            test_len: None,
+            in_length: has_score,
+            is_longest: has_score,
+            seeds: (base.values.len(), base.runs + base.failed),
+        };
+        if !has_score {
+            return Some(reach);
+        }
+        for len in self.longer() {
+            let there = self.score(method, metric, len);
+            // A length that fewer runs have a number for would compare means over different seeds.
+            let kept = there.values.len() == base.values.len()
+                && there
+                    .estimate
+                    .is_some_and(|e| metric::is_kept(metric, e.mean, in_length.mean));
+            // A score that recovers at a longer length does not count.
+            if !kept {
+                reach.is_longest = false;
+                break;
+            }
+            reach.test_len = Some(len);
+        }
+        Some(reach)
+    }
+
+    /// [`reach`](Self::reach) as a multiple of the training length: `≥ 16x`; `1x` where the score is
+    /// lost at the first longer length, `none` where a variant has lost it in length.
+    pub fn reach_text(&self, method: &Method) -> String {
+        let Some(reach) = self.reach(method) else {
+            return match self.converged(method) {
+                InLength::Unconverged(_) => Absent::Unconverged.name().into(),
+                InLength::Converged | InLength::Untested => "-".into(),
+            };
+        };
+        match reach.test_len {
+            _ if !reach.in_length => "none".into(),
+            None => "1x".into(),
+            Some(len) if reach.is_longest => format!("≥ {}", self.times(len)),
+            Some(len) => self.times(len),
+        }
+    }
+
+    /// The one method that is better than chance and than every other, by intervals that share no
+    /// point, if there is one.
+    pub fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
+        let numbered: Vec<(usize, &Point, Estimate)> = points
+            .iter()
+            .enumerate()
+            .filter_map(|(i, p)| Some((i, p, p.estimate?)))
+            .collect();
+        // `better_first` orders the better one first, so the best is the minimum.
+        let best = numbered
+            .iter()
+            .min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
+        let rivals = numbered.iter().filter(|other| other.0 != best.0);
+        let clear = numbered.len() > 1
+            && best.1.is_whole()
+            && !self.is_at_chance(metric, &best.2)
+            && rivals
+                .clone()
+                .all(|other| best.2.is_separated_from(&other.2));
+        clear.then_some(best.0)
+    }
+
+    /// Where no method is clearly best: the one with the best mean and those whose intervals touch
+    /// its own. Empty where these are all that have numbers, where an interval is missing, and
+    /// where the best is at chance.
+    pub fn near_best(&self, points: &[Point], metric: &str) -> Vec<usize> {
+        let numbered: Vec<(usize, Estimate)> = points
+            .iter()
+            .enumerate()
+            .filter_map(|(i, p)| Some((i, p.estimate?)))
+            .collect();
+        let best = numbered
+            .iter()
+            .min_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+        let Some((_, best)) = best.filter(|best| !self.is_at_chance(metric, &best.1)) else {
+            return Vec::new();
+        };
+        let is_interval_missing = numbered.iter().any(|(_, e)| e.interval.is_none());
+        let near = numbered.iter().filter(|(_, e)| !best.is_separated_from(e));
+        let near: Vec<usize> = near.map(|(at, _)| *at).collect();
+        if is_interval_missing || near.len() == numbered.len() {
+            return Vec::new();
+        }
+        near
+    }
+
+    /// Whether the interval of a score includes guessing or lies below it; where guessing has no
+    /// score, whether a share is 0.
+    pub fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {
+        let Some(chance) = metric::chance(self.task, metric) else {
+            return metric::is_share(metric) && estimate.mean == 0.0;
+        };
+        // A single seed has no interval and is judged by its value.
+        let (low, high) = estimate.interval.unwrap_or((estimate.mean, estimate.mean));
+        let worst = if metric::lower_is_better(metric) {
+            high
+        } else {
+            low
+        };
+        better_first(metric, worst, chance) != Ordering::Less
+    }
+}

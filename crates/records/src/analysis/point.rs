@@ -1,0 +1,216 @@
+//! The numbers behind a cell of a table: one value per seed, their estimate, and why some are
+//! missing.
+
+use super::groups::Run;
+use crate::metric;
+use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus};
+use crate::stats::Estimate;
+use std::collections::BTreeSet;
+
+/// Why a run has no number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Absent {
+    /// The training diverged.
+    Diverged,
+    /// The encoding has no value at this length.
+    Unsupported,
+    /// It did not fit into memory.
+    Skipped,
+    /// There is a number, but it is none of extrapolation: the task was not learned in length.
+    Unconverged,
+    /// No run has the row.
+    Missing,
+}
+
+impl Absent {
+    /// The word for a table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Absent::Diverged => "diverged",
+            Absent::Unsupported => "unsupported",
+            Absent::Skipped => "skipped",
+            Absent::Unconverged => "not converged",
+            Absent::Missing => "-",
+        }
+    }
+}
+
+/// One method at one test length.
+pub struct Point {
+    /// Seed and value, by seed.
+    pub values: Vec<(u64, f64)>,
+    /// Mean and interval, of at least one value.
+    pub estimate: Option<Estimate>,
+    /// Runs that could have a value.
+    pub runs: usize,
+    /// Further runs, left out because they did not learn the task.
+    pub failed: usize,
+    /// Why runs have no number.
+    pub absent: BTreeSet<Absent>,
+}
+
+impl Point {
+    /// Whether every run has a value, of those that learned the task where others are left out.
+    pub fn is_whole(&self) -> bool {
+        self.estimate.is_some() && self.values.len() == self.runs
+    }
+}
+
+/// A run's value for a metric of a variant at a length, or why there is none.
+pub(super) fn value_at(
+    run: &Run<'_>,
+    variant: &str,
+    metric: &str,
+    len: usize,
+) -> Result<f64, Absent> {
+    let Some(row) = run.row(variant, len) else {
+        return Err(if run.status == RunStatus::Diverged {
+            Absent::Diverged
+        } else {
+            Absent::Missing
+        });
+    };
+    value_of(run, row, metric)
+}
+
+/// The same of a record by itself.
+pub(super) fn value_in(
+    record: &RunRecord,
+    variant: &str,
+    metric: &str,
+    len: usize,
+) -> Result<f64, Absent> {
+    let mut rows = record.evals.iter();
+    let row = rows.find(|row| row.variant == variant && row.test_len == len);
+    match row {
+        Some(row) => value_of(record, row, metric),
+        None if record.status == RunStatus::Diverged => Err(Absent::Diverged),
+        None => Err(Absent::Missing),
+    }
+}
+
+fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent> {
+    match row.status {
+        EvalStatus::Ok => match metric::value(&run.task, row, metric) {
+            Some((value, _)) if value.is_finite() => Ok(value),
+            // A number may overflow where the loss does not, as a perplexity does.
+            Some(_) => Err(Absent::Diverged),
+            None => Err(Absent::Missing),
+        },
+        EvalStatus::Diverged => Err(Absent::Diverged),
+        EvalStatus::Unsupported => Err(Absent::Unsupported),
+        EvalStatus::Skipped => Err(Absent::Skipped),
+    }
+}
+
+/// A mean with its interval: `4.63 ± 0.05`, `0.67 [0.09, 0.99]` for shares, `4.24 [4.10, 4.39]` for
+/// perplexities, or `4.63` for one seed. The mean has no more digits than its interval supports.
+pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
+    let (mean, interval) = estimate_parts(metric, estimate);
+    mean + &interval
+}
+
+/// The mean, and its interval with the space before it.
+pub fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
+    let (times, unit) = metric::unit(metric);
+    let most = metric::decimals(metric, estimate.mean);
+    let half = estimate
+        .interval
+        .map(|(low, high)| times * (high - low) / 2.0);
+    let decimals = half.map_or(most, |half| most.min(supported(half)));
+    let number = |value: f64| metric::number(times * value, decimals);
+    let mean = number(estimate.mean) + unit;
+    let interval = match (estimate.half_width, estimate.interval) {
+        (Some(half), _) => format!(" ± {}", number(half)),
+        (None, Some((low, high))) => {
+            // Rounded outwards, so that what is printed holds the mean and all of the interval.
+            let decimals = if metric::is_share(metric) {
+                2
+            } else {
+                decimals
+            };
+            let end = |value: f64, round: fn(f64) -> f64| {
+                let per = 10f64.powi(decimals as i32);
+                let value = times * value;
+                let rounded = round(value * per) / per;
+                // Numbers this large are printed in powers of ten.
+                let is_large = value.abs() >= 1e6;
+                metric::number(if is_large { value } else { rounded }, decimals)
+            };
+            format!(" [{}, {}]", end(low, f64::floor), end(high, f64::ceil))
+        }
+        (None, None) => String::new(),
+    };
+    (mean, interval)
+}
+
+/// A difference by [`metric::of_difference`], as mean and interval: `+0.12` and ` ± 0.05`. One
+/// above 0 has its sign, one that rounds to 0 has none.
+pub fn difference_parts(metric: &str, difference: &Estimate) -> (String, String) {
+    let (mean, interval) = estimate_parts(metric::of_difference(metric), difference);
+    let is_zero = leading_number(&mean) == Some(0.0);
+    let sign = if difference.mean > 0.0 && !is_zero {
+        "+"
+    } else {
+        ""
+    };
+    (format!("{sign}{mean}"), interval)
+}
+
+/// The number that a text begins with.
+pub fn leading_number(text: &str) -> Option<f64> {
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Decimals at which a half-width has two significant digits.
+fn supported(half_width: f64) -> usize {
+    if half_width <= 0.0 || !half_width.is_finite() {
+        return usize::MAX;
+    }
+    // 0.05 has its first digit at the second decimal, 14 has both before the point.
+    let first = -half_width.log10().floor();
+    (first + 1.0).max(0.0) as usize
+}
+
+/// Mean and interval, as a table shows them.
+pub fn point_text(metric: &str, point: &Point) -> String {
+    let (mean, interval) = point_parts(metric, point);
+    mean + &interval
+}
+
+/// The mean or why there is none, and the interval with the count of seeds that gave a number.
+pub fn point_parts(metric: &str, point: &Point) -> (String, String) {
+    parts(point, |estimate| estimate_parts(metric, estimate))
+}
+
+/// The same of a difference, by [`difference_parts`].
+pub fn difference_point_parts(metric: &str, point: &Point) -> (String, String) {
+    parts(point, |estimate| difference_parts(metric, estimate))
+}
+
+fn parts(point: &Point, of: impl Fn(&Estimate) -> (String, String)) -> (String, String) {
+    let Some(estimate) = &point.estimate else {
+        return (absent_text(&point.absent), String::new());
+    };
+    let (mean, interval) = of(estimate);
+    let (given, all) = (point.values.len(), point.runs + point.failed);
+    if given == all {
+        (mean, interval)
+    } else {
+        (mean, format!("{interval} ({given}/{all})"))
+    }
+}
+
+/// The reasons, each once.
+pub fn absent_text(absent: &BTreeSet<Absent>) -> String {
+    let named: Vec<&str> = absent
+        .iter()
+        .filter(|a| **a != Absent::Missing)
+        .map(|a| a.name())
+        .collect();
+    if named.is_empty() {
+        Absent::Missing.name().into()
+    } else {
+        named.join(" / ")
+    }
+}

@@ -1,0 +1,426 @@
+//! Settings: the comparable runs among the records, and their methods.
+
+use super::comparable::{Part, comparable};
+use super::groups::{Group, TRAINED, groups, later_note};
+use super::identity::MethodSpecs;
+use super::naming;
+use super::roles::Roles;
+use super::varied;
+use crate::metric;
+use crate::record::{RunRecord, TaskFacts, length_text};
+use crate::text::{self, list, short_hash, times};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Test lengths a table has room for; real ones have a tenth of it.
+const MOST_LENGTHS: usize = 200;
+/// Metrics that get a table.
+const MOST_METRICS: usize = 32;
+
+/// Runs of one task, corpus and training length: what one table compares.
+pub struct Setting<'a> {
+    /// Facts of the task that its runs share.
+    pub task: &'a TaskFacts,
+    /// `text, trained at 64 bytes`
+    pub name: String,
+    /// Prefix of file names and anchors; empty where there is one setting only.
+    pub slug: String,
+    /// Runs that differ in the seed alone.
+    pub groups: Vec<Group<'a>>,
+    /// The rows of its tables.
+    pub methods: Vec<Method>,
+    /// What the methods' names are values of: `base`, or `positions, pe`.
+    pub axes: String,
+    /// Test lengths, ascending; of a range its upper end.
+    pub lengths: Vec<usize>,
+    /// The lower ends of ranges, by their upper ends.
+    pub ranges: BTreeMap<usize, usize>,
+    /// Metrics with a table, the leading one first.
+    pub metrics: Vec<String>,
+    /// Every metric recorded or derived, for the long form.
+    pub all_metrics: Vec<String>,
+    /// The in-length score is taken here: the training length, or the longest test length below
+    /// it.
+    pub in_length: Option<usize>,
+    /// Notes on runs that were left out.
+    pub notes: Vec<String>,
+}
+
+/// A row: runs of one group, tested under one variant.
+pub struct Method {
+    /// Its name in tables.
+    pub name: String,
+    /// The name without the keys of labels, as claims and baselines may write it.
+    pub plain: String,
+    /// What its row says of the training after the name: ` [lr = 0.003]`, or nothing.
+    pub training: String,
+    /// Place in [`Setting::groups`].
+    pub group: usize,
+    /// Name of the variant.
+    pub variant: String,
+}
+
+impl Setting<'_> {
+    /// The method of that name; by its name without the keys of labels where only one has it.
+    pub fn method(&self, name: &str) -> Option<&Method> {
+        let mut plain = self.methods.iter().filter(|m| m.plain == name);
+        let exact = self.methods.iter().find(|m| m.name == name);
+        exact.or_else(|| plain.next().filter(|_| plain.next().is_none()))
+    }
+
+    /// The method whose score in length is the reference for all that is tested of the same
+    /// weights: the trained encoding. The method itself where that was not evaluated.
+    pub fn trained<'m>(&'m self, method: &'m Method) -> &'m Method {
+        let is_it = |other: &&Method| other.group == method.group && other.variant == TRAINED;
+        self.methods.iter().find(is_it).unwrap_or(method)
+    }
+
+    /// Whether a method is trained weights under another encoding.
+    pub fn is_variant(&self, method: &Method) -> bool {
+        self.trained(method).variant != method.variant
+    }
+
+    /// [`is_variant`](Self::is_variant) of any method.
+    pub fn has_variants(&self) -> bool {
+        self.methods.iter().any(|method| self.is_variant(method))
+    }
+
+    /// The metric that leads its tables.
+    pub fn lead(&self) -> &str {
+        &self.metrics[0]
+    }
+
+    /// What a metric is; where runs of the setting define it differently, such as by how answers
+    /// were decoded, each of them and for whom.
+    pub fn definition(&self, metric: &str) -> String {
+        format!("{}{}", self.defined(metric), self.distinct_rows())
+    }
+
+    /// Which lengths have fewer distinct test rows than rows, as sentences after a definition.
+    fn distinct_rows(&self) -> String {
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let rows = runs.flat_map(|run| &run.evals).filter_map(|row| {
+            let all = row.metrics.get(metric::EXACT_MATCH)?.n;
+            Some((row.test_len, row.distinct_rows?, all))
+        });
+        let counts: BTreeSet<(usize, u64, u64)> = rows.collect();
+        let counts = counts.into_iter().map(|(length, distinct, all)| {
+            format!("{distinct} of {all} at {}", self.unit_count(length))
+        });
+        match counts.collect::<Vec<_>>() {
+            counts if counts.is_empty() => String::new(),
+            counts => format!(" Distinct among the test rows: {}.", list(&counts, 12)),
+        }
+    }
+
+    fn defined(&self, metric: &str) -> String {
+        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
+        let runs = self
+            .groups
+            .iter()
+            .flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+        for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
+            let text = metric::definition(&run.task, metric);
+            match texts.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, names)) if names.contains(&group.name) => {}
+                Some((_, names)) => names.push(group.name.clone()),
+                None => texts.push((text, vec![group.name.clone()])),
+            }
+        }
+        if let [] | [_] = texts[..] {
+            return texts
+                .pop()
+                .map_or_else(|| metric::definition(self.task, metric), |(text, _)| text);
+        }
+        let each = texts
+            .iter()
+            .map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
+        each.collect::<Vec<_>>().join("; ") + "."
+    }
+
+    /// Test lengths past the training length.
+    pub fn longer(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lengths
+            .iter()
+            .copied()
+            .filter(|&l| l > self.task.train_len)
+    }
+
+    /// A test length as a multiple of the training length: `4x`.
+    pub fn times(&self, len: usize) -> String {
+        times(len as f64 / self.task.train_len.max(1) as f64)
+    }
+
+    /// Layer and head of every recorded mean attention distance, with the metric's name, in order;
+    /// at most as many as metrics with a table.
+    pub fn heads(&self) -> Vec<((usize, usize), &str)> {
+        let mut heads: Vec<_> = self
+            .all_metrics
+            .iter()
+            .filter_map(|name| Some((metric::head(name)?, name.as_str())))
+            .collect();
+        heads.sort_unstable();
+        heads.truncate(MOST_METRICS);
+        heads
+    }
+
+    /// Fewest and most seeds of a method.
+    pub fn seeds(&self) -> (usize, usize) {
+        let counts = self.groups.iter().map(|g| g.runs.len());
+        (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0))
+    }
+
+    /// A test length as tables head it: `100`, or `51..100`.
+    pub fn length(&self, len: usize) -> String {
+        length_text(self.ranges.get(&len).copied(), len)
+    }
+
+    /// All test lengths as tables head them.
+    pub fn headings(&self) -> impl Iterator<Item = String> + '_ {
+        self.lengths.iter().map(|len| self.length(*len))
+    }
+
+    /// A test length with its unit: `64 bytes`.
+    pub fn unit_count(&self, len: usize) -> String {
+        format!("{} {}", self.length(len), self.task.unit)
+    }
+}
+
+/// Settings in order of task, corpus and training length. `records` are in canonical order, each
+/// run once; `order` is the order of labels and variants asked for. Records that are no results
+/// ([`Roles`]) are no runs of a setting.
+pub fn settings<'a>(
+    records: &[&'a RunRecord],
+    order: &[String],
+    specs: &MethodSpecs<'_>,
+) -> Vec<Setting<'a>> {
+    type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
+    let roles = Roles::of(records.iter().copied());
+    let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
+    for run in roles.results {
+        let task = &run.task;
+        let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
+        by_key
+            .entry((
+                &task.kind,
+                &task.primary_metric,
+                &task.unit,
+                corpus,
+                task.train_len,
+            ))
+            .or_default()
+            .push(run);
+    }
+    let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
+    let parts = by_key.into_iter().flat_map(|(key, runs)| {
+        let parts = comparable(&runs).into_iter().flat_map(by_ranges);
+        parts.map(move |part| (key, part))
+    });
+    let parts: Vec<(Key<'a>, Part<'a>)> = parts.collect();
+    let several = parts.len() > 1;
+    let mut slugs = text::Slugs::default();
+    let settings = parts.into_iter().map(|(key, Part { label, runs })| {
+        let kind = text::name(&runs[0].task.kind, 40);
+        let slug = if several {
+            slugs.take(&format!("{kind} {} {label}", runs[0].task.train_len))
+        } else {
+            String::new()
+        };
+        let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
+        let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
+        let mut name = setting_name(&runs[0].task, &corpora);
+        if !label.is_empty() {
+            name = format!("{name}, {label}");
+        }
+        setting(&runs, specs, order, name, slug)
+    });
+    let mut settings: Vec<Setting<'a>> = settings.collect();
+    attach_halves(&mut settings, &roles.halves);
+    settings
+}
+
+/// Gives each run its record with half the steps.
+fn attach_halves<'a>(settings: &mut [Setting<'a>], halves: &[&'a RunRecord]) {
+    let of =
+        |half: &&'a RunRecord| Some(((half.experiment.as_str(), half.half_of.as_deref()?), *half));
+    let by_run: HashMap<(&str, &str), &'a RunRecord> = halves.iter().filter_map(of).collect();
+    let groups = settings.iter_mut().flat_map(|setting| &mut setting.groups);
+    for run in groups.flat_map(|group| &mut group.runs) {
+        run.half = by_run.get(&(&*run.experiment, &*run.run_id)).copied();
+    }
+}
+
+/// The runs of a part by what they were tested on where that differs at an upper end: a column
+/// of a table is one test.
+fn by_ranges(part: Part<'_>) -> Vec<Part<'_>> {
+    let mut at: BTreeMap<usize, BTreeSet<Option<usize>>> = BTreeMap::new();
+    let rows = part.runs.iter().flat_map(|run| &run.evals);
+    rows.for_each(|row| {
+        at.entry(row.test_len).or_default().insert(row.from_len);
+    });
+    at.retain(|_, ranges| ranges.len() > 1);
+    if at.is_empty() {
+        return vec![part];
+    }
+    let mut parts: BTreeMap<String, Vec<&RunRecord>> = BTreeMap::new();
+    for run in part.runs {
+        let rows = run
+            .evals
+            .iter()
+            .filter(|row| at.contains_key(&row.test_len));
+        let tested: BTreeSet<(usize, String)> =
+            rows.map(|row| (row.test_len, row.length())).collect();
+        let tested: Vec<String> = tested.into_iter().map(|(_, length)| length).collect();
+        parts.entry(list(&tested, 4)).or_default().push(run);
+    }
+    let parts = parts.into_iter().map(|(tested, runs)| {
+        let tested = match tested.as_str() {
+            "" => "not tested there".to_owned(),
+            _ => format!("tested at {tested}"),
+        };
+        let label = match part.label.as_str() {
+            "" => tested,
+            label => format!("{label}, {tested}"),
+        };
+        Part { label, runs }
+    });
+    parts.collect()
+}
+
+/// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the
+/// leading metric where that is all that differs. `corpora`: hashes of the settings of that name,
+/// this one's among them.
+fn setting_name(task: &TaskFacts, corpora: &[&str]) -> String {
+    let name = format!(
+        "{}, trained at {} {}",
+        text::name(&task.kind, 40),
+        task.train_len,
+        text::name(&task.unit, 40)
+    );
+    let is_several = corpora.iter().collect::<BTreeSet<_>>().len() > 1;
+    match &task.corpus {
+        _ if corpora.len() < 2 => name,
+        Some(corpus) if is_several => {
+            format!(
+                "{name} ({}, {})",
+                text::name(&corpus.source, 80),
+                text::name(short_hash(&corpus.blake3), 8)
+            )
+        }
+        _ => format!("{name} ({})", text::name(&task.primary_metric, 80)),
+    }
+}
+
+#[expect(
+    clippy::too_many_lines,
+    reason = "one setting, assembled field by field"
+)]
+fn setting<'a>(
+    runs: &[&'a RunRecord],
+    specs: &MethodSpecs<'_>,
+    order: &[String],
+    name: String,
+    slug: String,
+) -> Setting<'a> {
+    let task = &runs[0].task;
+    let mut notes = Vec::new();
+    let groups = groups(runs, specs, order, &mut notes);
+    let trainings = varied::suffixes(&groups);
+    notes.extend(varied::tried_notes(&groups, &name));
+    let mut methods = Vec::new();
+    let mut taken = BTreeSet::new();
+    for (index, group) in groups.iter().enumerate() {
+        for variant in &group.variants {
+            let named = |name: &str| {
+                if variant.name == TRAINED {
+                    name.to_owned()
+                } else {
+                    format!("{name} + {}", text::name(&variant.name, 60))
+                }
+            };
+            let (mut name, plain) = (named(&group.name), named(&group.plain));
+            // Names that differ only in what was cut from them are still two methods.
+            while !taken.insert(name.clone()) {
+                name = format!(
+                    "{name} [run {}]",
+                    group.runs.first().map_or("", |run| short_hash(&run.run_id))
+                );
+            }
+            methods.push(Method {
+                name,
+                plain,
+                training: trainings[index].clone(),
+                group: index,
+                variant: variant.name.clone(),
+            });
+        }
+    }
+    let rows = || {
+        groups
+            .iter()
+            .flat_map(|group| &group.runs)
+            .flat_map(|run| run.rows())
+            .map(|(_, row)| row)
+    };
+    let lengths = lengths(rows().map(|row| row.test_len), &name, &mut notes);
+    let ranges = rows().filter_map(|row| Some((row.test_len, row.from_len?)));
+    let ranges = ranges.collect();
+    let recorded: BTreeSet<&String> = rows().flat_map(|row| row.metrics.keys()).collect();
+    let recorded: Vec<String> = recorded.into_iter().cloned().collect();
+    let mut metrics = metric::shown(task, &recorded);
+    let first: BTreeSet<String> = metrics.iter().cloned().collect();
+    let mut all_metrics = metrics.clone();
+    all_metrics.extend(recorded.into_iter().filter(|extra| !first.contains(extra)));
+    let lead = metrics[0].clone();
+    metrics.retain(|metric| *metric == lead || !metric::is_repetition(metric, &lead));
+    if metrics.len() > MOST_METRICS {
+        notes.push(format!(
+            "{name}: {} metrics; the first {MOST_METRICS} have a table, all are in results.csv.",
+            metrics.len()
+        ));
+        metrics.truncate(MOST_METRICS);
+    }
+    let in_length = lengths
+        .iter()
+        .copied()
+        .filter(|&l| l <= task.train_len)
+        .max();
+    let axes = naming::axes(runs);
+    notes.extend(later_note(&groups, &name));
+    Setting {
+        task,
+        name,
+        slug,
+        groups,
+        methods,
+        axes,
+        lengths,
+        ranges,
+        metrics,
+        all_metrics,
+        in_length,
+        notes,
+    }
+}
+
+/// The lengths tested, ascending; of too many, those that the most evaluations share.
+fn lengths(
+    tested: impl Iterator<Item = usize>,
+    setting: &str,
+    notes: &mut Vec<String>,
+) -> Vec<usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    tested.for_each(|len| *counts.entry(len).or_default() += 1);
+    let mut lengths: Vec<usize> = counts.keys().copied().collect();
+    if lengths.len() > MOST_LENGTHS {
+        notes.push(format!(
+            "{setting}: {} test lengths; the {MOST_LENGTHS} most common are shown, all are in \
+             results.csv.",
+            lengths.len()
+        ));
+        // The most common first, of equally common ones the shorter.
+        lengths.sort_by_key(|len| (std::cmp::Reverse(counts[len]), *len));
+        lengths.truncate(MOST_LENGTHS);
+        lengths.sort_unstable();
+    }
+    lengths
+}

@@ -1,0 +1,96 @@
+//! Settings besides the method in which the rows of one table differ, such as a learning rate.
+
+use super::groups::Group;
+use crate::spec::{is_derived, settings};
+use crate::text;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Settings that a row names.
+const MOST: usize = 3;
+
+/// What a row says after the name of each group: ` [lr = 0.003]`; empty where nothing differs and
+/// nothing was chosen. A chosen value at the end of its list is marked.
+pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
+    let all: Vec<BTreeMap<String, String>> =
+        groups.iter().map(|group| settings(&group.spec)).collect();
+    let chosen: BTreeSet<&str> = groups
+        .iter()
+        .filter_map(|group| group.runs.first()?.selected.as_ref()?.chosen())
+        .flat_map(|chosen| chosen.values.iter().map(|label| label.key.as_str()))
+        .collect();
+    let named: BTreeSet<&str> = groups
+        .iter()
+        .filter_map(|group| group.runs.first())
+        .flat_map(|run| run.labels.iter().map(|label| label.key.as_str()))
+        .collect();
+    let is_below = |key: &str, table: &str| {
+        key.strip_prefix(table)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let is_method = |key: &str| {
+        // What stages and starts do is in the table of methods.
+        let tables = ["model.pe", "eval", "train.start_from", "train.stages"];
+        let known = tables.iter().chain(&named);
+        known.into_iter().any(|table| is_below(key, table)) || is_derived(key)
+    };
+    let differs = |key: &str| all.iter().any(|other| other.get(key) != all[0].get(key));
+    let mut keys: Vec<&str> = chosen.iter().copied().collect();
+    let known: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+    let others = known.into_iter().map(String::as_str);
+    keys.extend(others.filter(|key| !chosen.contains(key) && !is_method(key) && differs(key)));
+    let more = keys.len().saturating_sub(MOST);
+    keys.truncate(MOST);
+    let suffix = |(group, settings): (&Group<'_>, &BTreeMap<String, String>)| {
+        let at_edge = group.runs.first().and_then(|run| run.selected.as_ref());
+        let at_edge = at_edge.map_or(Vec::new(), |selected| selected.at_edge());
+        let part = |key: &&str| {
+            let value = settings.get(*key).map_or("unset", String::as_str);
+            let edge = if at_edge.contains(key) { ", edge" } else { "" };
+            let last = key.rsplit('.').next().unwrap_or(key);
+            format!("{} = {}{edge}", text::name(last, 40), text::name(value, 40))
+        };
+        let mut parts: Vec<String> = keys.iter().map(part).collect();
+        parts.extend((more > 0).then(|| format!("{more} more")));
+        match parts[..] {
+            [] => String::new(),
+            _ => format!(" [{}]", parts.join("; ")),
+        }
+    };
+    groups.iter().zip(&all).map(suffix).collect()
+}
+
+/// A sentence for each encoding that is in the table with several trainings, none of them chosen on
+/// other rows: the best of them by the score of the table is better than it would be elsewhere.
+pub fn tried_notes(groups: &[Group<'_>], setting: &str) -> Vec<String> {
+    let mut by_model: BTreeMap<String, Vec<&Group<'_>>> = BTreeMap::new();
+    for group in groups {
+        let of = |key: &str| group.spec.get(key).map(ToString::to_string);
+        let same = format!("{:?} {:?}", of("model"), of("task"));
+        by_model.entry(same).or_default().push(group);
+    }
+    let several: Vec<&Vec<&Group<'_>>> = by_model
+        .values()
+        .filter(|groups| {
+            let experiments: BTreeSet<&str> = groups
+                .iter()
+                .filter_map(|group| Some(group.runs.first()?.experiment.as_str()))
+                .collect();
+            groups.len() > 1 && experiments.len() == 1
+        })
+        .collect();
+    let most = several.iter().map(|groups| groups.len()).max();
+    let Some(most) = most else {
+        return Vec::new();
+    };
+    let methods = several.len();
+    vec![format!(
+        "{setting}: {} with up to {most} trainings each. The best of several by the score of this \
+         table is better than it would be on other rows; `[select]` chooses on rows that no result \
+         is scored on.",
+        if methods == 1 {
+            "1 model is here".to_owned()
+        } else {
+            format!("{methods} models are here")
+        }
+    )]
+}

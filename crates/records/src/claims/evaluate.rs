@@ -1,0 +1,479 @@
+//! Evaluation of claims: each claim becomes comparisons of a number with a bound.
+
+use super::claim::{Claim, Claims, Kind};
+use super::experiment_setting::{
+    ExperimentSetting, experiment_settings, find_method, is_task, tested,
+};
+use super::needed::Needed;
+use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
+use crate::analysis::point::{Absent, Point, estimate_text, point_text};
+use crate::analysis::setting::{Method, Setting};
+use crate::metric;
+use crate::record::RunRecord;
+use crate::stats::{Estimate, Scale};
+use crate::text;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Claims {
+    /// Evaluates every claim in every experiment and setting that has its methods. At least one
+    /// outcome for each claim, in their order. The order of `records` does not matter.
+    pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Outcome> {
+        self.evaluate_in(&experiment_settings(records))
+    }
+
+    /// As [`evaluate`](Self::evaluate), in settings that are there already.
+    pub fn evaluate_in(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Outcome> {
+        let mut out = Vec::new();
+        for (at, claim) in self.claims.iter().enumerate() {
+            let before = out.len();
+            for place in settings.iter().filter(|p| claim.is_about(&p.setting)) {
+                let evaluation = Evaluation {
+                    setting: &place.setting,
+                    claim,
+                    aliases: &self.aliases,
+                };
+                let mut numbers = evaluation.comparisons();
+                step_down(&mut numbers);
+                let verdict = all_of(numbers.iter().map(|n| n.verdict));
+                if verdict != Verdict::NotTested {
+                    out.push(Outcome {
+                        claim: at,
+                        place: place.name.clone(),
+                        verdict,
+                        numbers,
+                    });
+                }
+            }
+            if out.len() == before {
+                out.push(Outcome {
+                    claim: at,
+                    place: String::new(),
+                    verdict: Verdict::NotTested,
+                    numbers: Vec::new(),
+                });
+            }
+        }
+        out
+    }
+}
+
+impl Claim {
+    fn is_about(&self, setting: &Setting<'_>) -> bool {
+        is_task(&self.tasks, setting)
+            && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
+    }
+}
+
+/// The evaluation of a claim in one setting.
+struct Evaluation<'a, 'r> {
+    setting: &'a Setting<'r>,
+    claim: &'a Claim,
+    aliases: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// How a difference of a metric is named: `minus that`.
+fn than(metric: &str) -> &'static str {
+    match metric::scale(metric) {
+        Scale::Linear => "minus that",
+        Scale::Log => "relative to that",
+    }
+}
+
+impl<'s> Evaluation<'s, '_> {
+    fn comparisons(&self) -> Vec<Comparison> {
+        let claim = self.claim;
+        let methods = || claim.methods.iter().map(String::as_str);
+        let than = || claim.than.iter().map(String::as_str);
+        let product = || methods().flat_map(|a| than().map(move |b| (a, b)));
+        let rest = || {
+            methods()
+                .next()
+                .into_iter()
+                .flat_map(|first| methods().skip(1).map(move |other| (first, other)))
+        };
+        // NaN is compared with nothing: a kind with a bound and no value is untested.
+        let bound = claim.value.unwrap_or(f64::NAN);
+        if claim.value.is_none() && claim.kind.has_bound() {
+            return vec![self.untested(&claim.metric, "no `value` is given")];
+        }
+        match claim.kind {
+            Kind::Order => self.better(
+                claim
+                    .methods
+                    .windows(2)
+                    .map(|pair| (pair[0].as_str(), pair[1].as_str())),
+            ),
+            Kind::Better if claim.than.is_empty() => self.better(rest()),
+            Kind::Better => self.better(product()),
+            Kind::BestOf if claim.methods.len() > 1 => self.better(rest()),
+            Kind::BestOf => {
+                let first = methods().next().unwrap_or_default();
+                let own = self.find(first).map(|m| m.name.as_str());
+                let others = self
+                    .setting
+                    .methods
+                    .iter()
+                    .map(|m| m.name.as_str())
+                    .filter(|name| Some(*name) != own);
+                self.better(others.map(|other| (first, other)))
+            }
+            Kind::RatioBelow if claim.than.is_empty() => self.own_ratio(Needed::AtMost(bound)),
+            Kind::RatioAbove if claim.than.is_empty() => self.own_ratio(Needed::AtLeast(bound)),
+            Kind::RatioBelow => self.ratio(product(), Needed::AtMost(bound)),
+            Kind::RatioAbove => self.ratio(product(), Needed::AtLeast(bound)),
+            Kind::HoldsTo => self.holds_to(claim.value.unwrap_or(metric::KEPT)),
+            Kind::Below => self.score(Needed::AtMost(bound), None),
+            Kind::Above => self.score(Needed::AtLeast(bound), None),
+            Kind::NearChance => match metric::chance(self.setting.task, &claim.metric) {
+                None => vec![self.untested(&claim.metric, "guessing has no score")],
+                Some(chance) => self.score(Needed::AtMost(bound), Some(chance)),
+            },
+            Kind::SpreadBelow => self.spread(bound),
+            Kind::Improves => self.improves(),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&'s Method> {
+        find_method(self.setting, name, self.aliases)
+    }
+
+    fn lengths(&self) -> Vec<usize> {
+        let mut lengths: Vec<usize> = self
+            .claim
+            .lengths
+            .iter()
+            .flat_map(|l| tested(*l, self.setting))
+            .collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        lengths
+    }
+
+    /// The claim's lengths that were not tested.
+    fn missing_lengths(&self) -> Vec<Comparison> {
+        let missing = self
+            .claim
+            .lengths
+            .iter()
+            .filter(|l| tested(**l, self.setting).is_empty());
+        missing
+            .map(|l| self.untested(&format!("length {l}"), "not tested"))
+            .collect()
+    }
+
+    fn untested(&self, what: &str, why: &str) -> Comparison {
+        Comparison {
+            what: text::name(what, 160),
+            estimate: None,
+            needed: String::new(),
+            verdict: Verdict::NotTested,
+            mean_agrees: None,
+            impossible: None,
+            shown: String::new(),
+            why: why.to_owned(),
+            bound: None,
+        }
+    }
+
+    /// A comparison of each method and length; a missing method is named once.
+    fn each(&self, of: impl Fn(&Method, usize) -> Comparison) -> Vec<Comparison> {
+        let mut out = Vec::new();
+        for name in &self.claim.methods {
+            match self.find(name) {
+                None => out.push(self.untested(name, "not tested")),
+                Some(method) => out.extend(self.lengths().into_iter().map(|len| of(method, len))),
+            }
+        }
+        out.extend(self.missing_lengths());
+        out
+    }
+
+    /// A comparison of each pair and length.
+    fn pairs<'n>(
+        &self,
+        pairs: impl Iterator<Item = (&'n str, &'n str)>,
+        of: impl Fn(&Method, &Method, usize) -> Comparison,
+    ) -> Vec<Comparison> {
+        let mut out = Vec::new();
+        let mut missing = BTreeSet::new();
+        for (a, b) in pairs {
+            if let (Some(a), Some(b)) = (self.find(a), self.find(b)) {
+                out.extend(self.lengths().into_iter().map(|len| of(a, b, len)));
+            }
+            missing.extend([a, b].into_iter().filter(|name| self.find(name).is_none()));
+        }
+        out.extend(
+            missing
+                .into_iter()
+                .map(|name| self.untested(name, "not tested")),
+        );
+        out.extend(self.missing_lengths());
+        out
+    }
+
+    fn better<'n>(&self, pairs: impl Iterator<Item = (&'n str, &'n str)>) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        // A value is slack: by so much the first method may be worse.
+        let needed = match (metric::lower_is_better(metric), self.claim.value) {
+            (true, None) => Needed::Negative,
+            (false, None) => Needed::Positive,
+            (true, Some(slack)) => Needed::AtMost(slack),
+            (false, Some(slack)) => Needed::AtLeast(-slack),
+        };
+        self.pairs(pairs, |a, b, len| {
+            let what = format!(
+                "{metric} of {} {} of {} at {len}",
+                a.name,
+                than(metric),
+                b.name
+            );
+            self.judge(
+                what,
+                metric::of_difference(metric),
+                &self.setting.difference(a, b, metric, len),
+                needed,
+            )
+        })
+    }
+
+    fn ratio<'n>(
+        &self,
+        pairs: impl Iterator<Item = (&'n str, &'n str)>,
+        needed: Needed,
+    ) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        self.pairs(pairs, |a, b, len| {
+            let what = format!("{metric} of {} over that of {} at {len}", a.name, b.name);
+            self.judge(
+                what,
+                metric::RATIO,
+                &self.setting.over(a, b, metric, len),
+                needed,
+            )
+        })
+    }
+
+    fn own_ratio(&self, needed: Needed) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        let at = self.setting.in_length.unwrap_or_default();
+        self.each(|method, len| {
+            let trained = self.setting.trained(method);
+            let whose = match self.setting.is_variant(method) {
+                true => format!(" of {}", trained.name),
+                false => String::new(),
+            };
+            let what = format!(
+                "{metric} of {} at {len} over that{whose} at {at}",
+                method.name
+            );
+            self.judge(
+                what,
+                metric::RATIO,
+                &self.setting.ratio(method, metric, len),
+                needed,
+            )
+        })
+    }
+
+    fn holds_to(&self, share: f64) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        let Some(longest) = self.lengths().last().copied() else {
+            return self.missing_lengths();
+        };
+        let mut out = Vec::new();
+        for name in &self.claim.methods {
+            let Some(method) = self.find(name) else {
+                out.push(self.untested(name, "not tested"));
+                continue;
+            };
+            // Every tested length up to the longest one named, also those between.
+            for len in self.setting.longer().take_while(|&len| len <= longest) {
+                let what = format!(
+                    "share of its in-length {metric} that {} keeps at {len}",
+                    method.name
+                );
+                out.push(self.judge(
+                    what,
+                    metric::RATIO,
+                    &self.setting.kept_share(method, metric, len),
+                    Needed::AtLeast(share),
+                ));
+            }
+        }
+        out
+    }
+
+    /// The score itself, or its distance to the level of guessing.
+    fn score(&self, needed: Needed, chance: Option<f64>) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        self.each(|method, len| {
+            let (what, point) = match chance {
+                None => (
+                    format!("{metric} of {} at {len}", method.name),
+                    self.setting.score(method, metric, len),
+                ),
+                Some(c) => (
+                    format!(
+                        "distance of {metric} of {} at {len} to chance ({})",
+                        method.name,
+                        metric::number(c, metric::decimals(metric, c))
+                    ),
+                    self.setting.distance(method, metric, len, c),
+                ),
+            };
+            let impossible = self.impossible((method, len), &point, needed, chance);
+            Comparison {
+                impossible,
+                ..self.judge(what, metric, &point, needed)
+            }
+        })
+    }
+
+    fn spread(&self, bound: f64) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        let (found, missing): (Vec<_>, Vec<_>) = self
+            .claim
+            .methods
+            .iter()
+            .map(|name| (name, self.find(name)))
+            .partition(|m| m.1.is_some());
+        let methods: Vec<&Method> = found.into_iter().filter_map(|m| m.1).collect();
+        let mut out: Vec<Comparison> = missing
+            .into_iter()
+            .map(|m| self.untested(m.0, "not tested"))
+            .collect();
+        if methods.len() > 1 {
+            for len in self.lengths() {
+                let names: Vec<&str> = methods.iter().map(|m| m.name.as_str()).collect();
+                let what = format!(
+                    "largest over smallest {metric} of {} at {len}",
+                    names.join(", ")
+                );
+                out.push(self.judge(
+                    what,
+                    metric::RATIO,
+                    &self.setting.spread(&methods, metric, len),
+                    Needed::AtMost(bound),
+                ));
+            }
+        }
+        out.extend(self.missing_lengths());
+        out
+    }
+
+    fn improves(&self) -> Vec<Comparison> {
+        let metric = &self.claim.metric;
+        let needed = if metric::lower_is_better(metric) {
+            Needed::Negative
+        } else {
+            Needed::Positive
+        };
+        let mut out = Vec::new();
+        for name in &self.claim.methods {
+            let Some(method) = self.find(name) else {
+                out.push(self.untested(name, "not tested"));
+                continue;
+            };
+            for pair in self.lengths().windows(2) {
+                let than = than(metric);
+                let what = format!(
+                    "{metric} of {} at {} {than} at {}",
+                    method.name, pair[1], pair[0]
+                );
+                out.push(self.judge(
+                    what,
+                    metric::of_difference(metric),
+                    &self.setting.step(method, metric, pair[0], pair[1]),
+                    needed,
+                ));
+            }
+        }
+        out
+    }
+
+    fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
+        let n = point.values.len();
+        let is_over_text = point.estimate.is_some_and(|e| e.apart().is_some());
+        let over = if is_over_text {
+            ", over seeds and text"
+        } else {
+            ""
+        };
+        let mean_agrees = point
+            .estimate
+            .as_ref()
+            .map(|estimate| needed.holds(estimate.mean));
+        let side = if mean_agrees == Some(true) {
+            "agrees"
+        } else {
+            "does not"
+        };
+        let (verdict, why) = match &point.estimate {
+            None if self.claim.or_unsupported
+                && point.absent.iter().all(|a| *a == Absent::Unsupported) =>
+            {
+                (Verdict::Agrees, "no value there".to_string())
+            }
+            None if point.absent.contains(&Absent::Unconverged) => {
+                (Verdict::Undecided, "not converged".into())
+            }
+            None => (Verdict::NotTested, "no number".into()),
+            Some(estimate) => match estimate.interval {
+                None => (Verdict::Undecided, format!("a single seed, which {side}")),
+                // Equal scores at every seed.
+                Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
+                    (Verdict::Undecided, format!("n = {n}, no difference"))
+                }
+                Some(interval) => match needed.side(interval) {
+                    Some(true) => (Verdict::Agrees, format!("n = {n}{over}")),
+                    Some(false) => (Verdict::Disagrees, format!("n = {n}{over}")),
+                    None => (
+                        Verdict::Undecided,
+                        format!("n = {n}{over}, inside the interval; the mean {side}"),
+                    ),
+                },
+            },
+        };
+        Comparison {
+            what,
+            estimate: point.estimate,
+            needed: needed.text(metric),
+            verdict,
+            mean_agrees,
+            impossible: None,
+            shown: point_text(metric, point),
+            why,
+            bound: Some(needed),
+        }
+    }
+
+    /// Why even a perfect score of a share, at as many seeds and test rows, has an interval that
+    /// does not agree; none where it agrees. `chance`: where distances to guessing are compared.
+    fn impossible(
+        &self,
+        of: (&Method, usize),
+        point: &Point,
+        needed: Needed,
+        chance: Option<f64>,
+    ) -> Option<String> {
+        let metric = self.claim.metric.as_str();
+        let seeds = Some(point.values.len()).filter(|n| *n > 1 && metric::is_share(metric))?;
+        let rows = self.setting.rows(of.0, metric, of.1);
+        let perfect = match needed {
+            Needed::AtMost(_) => chance.unwrap_or(0.0),
+            Needed::AtLeast(_) => 1.0,
+            Needed::Negative | Needed::Positive => return None,
+        };
+        let score = Estimate::of_share(&vec![perfect; seeds], rows)?;
+        let best = chance.map_or(score, |chance| score.distance_to(chance));
+        let agrees = needed.side(best.interval?) == Some(true);
+        (!agrees).then(|| {
+            format!(
+                "{} cannot be shown with {seeds} seeds of {rows} test rows: a perfect score has \
+                 the number {}",
+                needed.text(metric),
+                estimate_text(metric, &best)
+            )
+        })
+    }
+}

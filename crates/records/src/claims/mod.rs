@@ -1,0 +1,41 @@
+//! Claims of published sources as data, and whether the records agree with them.
+//!
+//! A [`Claim`] is one sentence of a source with a check of it in terms of methods, lengths and a
+//! metric. Each check becomes [`Comparison`]s, each of one number with a 95 % interval over
+//! seeds and the bound for it. A comparison *agrees* if the whole interval is on the
+//! claim's side of the bound, *disagrees* if the whole interval is on the other side, and is
+//! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
+//! not learned its task in length. A claim agrees if all its comparisons do, disagrees if Holm's
+//! step-down procedure over them finds one that disagrees, and is undecided otherwise: one
+//! counterexample settles what no example can, and among many comparisons one is found by chance.
+//!
+//! Methods are compared within one experiment and setting, where everything but the axes is the
+//! same.
+//!
+//! ```text
+//! claim.rs               claims and published numbers as data
+//! length.rs              lengths as claims write them
+//! experiment_setting.rs  the settings of each experiment, and methods by name
+//! needed.rs              bounds
+//! evaluate.rs            comparisons of numbers with bounds
+//! verdict.rs             verdicts and outcomes
+//! correlation.rs         rank correlation with published numbers
+//! assertions.rs          findings that a correct suite reproduces
+//! ```
+
+mod assertions;
+mod claim;
+mod correlation;
+mod evaluate;
+mod experiment_setting;
+mod length;
+mod needed;
+mod verdict;
+
+pub use assertions::{Assertion, AssertionOutcome, AssertionResult, Assertions};
+pub use claim::{Claim, Claims, Kind, Published, PublishedNumber};
+pub use correlation::Column;
+pub use experiment_setting::{ExperimentSetting, experiment_settings};
+pub use length::Length;
+pub use verdict::counts;
+pub use verdict::{Comparison, Outcome, Verdict};

@@ -1,0 +1,65 @@
+//! Records of runs and reports on them: store, statistics over seeds, claims, tables, plots.
+//!
+//! ```text
+//! runs/<experiment>/<run_id>/record.json
+//!   ──find_records──▶ Vec<RunRecord> ──report──▶ report.md results.csv *.svg ...
+//! ```
+//!
+//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be
+//! of unknown origin: every read is bounded, damaged records are listed and hide no others, and
+//! no name in a record becomes markup, a formula or a path.
+//!
+//! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment,
+//! network or device, and the order of the records does not matter. The crate does not link the
+//! tensor library.
+//!
+//! ```text
+//! record.rs       the record of one run
+//! store/          reading, searching and writing records
+//! compare/        two sets of records, equal or within a tolerance
+//! scaling.rs      scalings that a test-time variant replaces
+//! seal.rs         the seal of a record
+//! selected.rs     what a choice of [select] says
+//! metric.rs       the metric registry
+//! number.rs       numbers as people read them
+//! range.rs        the range of every number of a record
+//! stats/          means, intervals and rank correlation over seeds
+//! spec.rs         resolved specs as JSON
+//! analysis/       settings, methods and the numbers behind a cell
+//! claims/         claims of sources and committed assertions
+//! plot/           figures as SVG and PNG
+//! report/         tables, figures and chapters, rendered
+//! tensorboard.rs  a run as an event file of TensorBoard
+//! order.rs        canonical order of records
+//! text.rs         printable text, lists in words, slugs
+//! toml_text.rs    JSON as TOML on one line
+//! ```
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
+
+pub mod analysis;
+pub mod claims;
+pub mod compare;
+pub mod denominators;
+pub mod metric;
+pub mod number;
+pub mod order;
+pub mod range;
+pub mod record;
+pub mod scaling;
+pub mod seal;
+pub mod selected;
+pub mod spec;
+pub mod stats;
+pub mod store;
+pub mod task_facts;
+pub mod tensorboard;
+pub mod text;
+pub mod toml_text;
+
+pub use claims::Claims;
+pub use record::{RunRecord, Seal};
+pub use store::{
+    Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,
+    gather_jsonl, read_jsonl, read_record, write_jsonl,
+};
+pub use text::ruled_table;

@@ -1,0 +1,491 @@
+//! The metric registry: what each stored or derived number means.
+//!
+//! A metric is one entry of [`METRICS`]; whoever computes it refers to its name. Records store the
+//! loss in nats. Perplexity and bits per byte are derived for each run. The scale of a metric says
+//! how it is averaged over seeds and compared: perplexities by their logarithms, which are the
+//! losses in nats, so that a mean perplexity is exp of the mean loss.
+
+use crate::record::{EvalRow, TaskFacts};
+use crate::stats::Scale;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+pub use crate::number::significant;
+pub use crate::number::{Decimals, number};
+
+/// Mean loss, nats per counted token: the stored form.
+pub const LOSS_NATS: &str = "loss_nats";
+/// Mean loss over the last predictions of every window, nats per counted token.
+pub const LAST_LOSS_NATS: &str = "last_loss_nats";
+/// exp of the loss.
+pub const PERPLEXITY: &str = "perplexity";
+/// Loss in bits, by byte of text.
+pub const BITS_PER_BYTE: &str = "bits_per_byte";
+/// Share of answers that are right from the first token to the last. `exact_match_GROUP` is the
+/// same over a group of test rows.
+pub const EXACT_MATCH: &str = "exact_match";
+/// Share of tokens that are right, each given the true ones before it.
+pub const TOKEN_ACCURACY: &str = "token_accuracy";
+/// Mean distance between queries and keys, `attention_distance_LAYER_HEAD`. It describes a model
+/// and is no score.
+pub const ATTENTION_DISTANCE: &str = "attention_distance";
+/// A score relative to the one in length, see [`extrapolation_ratio`].
+pub const RATIO: &str = "ratio";
+/// A difference on [`Scale::Log`]: 0.05 for 5 % more.
+pub const CHANGE: &str = "relative_change";
+/// The share of the in-length score, averaged over log2 of the length.
+pub const KEPT_AREA: &str = "kept_area";
+
+/// Share of the in-length score that counts as kept.
+pub const KEPT: f64 = 0.9;
+/// Share of exact answers in length from which on a task counts as learned; below it nothing is
+/// said about longer lengths.
+pub const LEARNED: f64 = 0.95;
+/// Change of a share, or relative change of a perplexity, from half the steps to all above which a
+/// method is still learning.
+pub const STILL_LEARNING: f64 = 0.03;
+
+/// Which values of a metric are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// A smaller value is better.
+    Lower,
+    /// A larger value is better.
+    Higher,
+}
+
+/// How a metric follows from [`LOSS_NATS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivation {
+    /// [`perplexity`].
+    Perplexity,
+    /// [`bits_per_byte`].
+    BitsPerByte,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricDef {
+    /// Its name, and the beginning, before `_`, of the names of its parts: of a group of rows, of a
+    /// head.
+    pub name: &'static str,
+    /// Which values are better.
+    pub direction: Direction,
+    /// How a value is printed.
+    pub decimals: Decimals,
+    /// Whether it is a share of test rows or tokens, with values in [0, 1].
+    pub is_share: bool,
+    /// How it is averaged and compared.
+    pub scale: Scale,
+    /// How it is derived, if it is not stored.
+    pub derived_from_loss: Option<Derivation>,
+    /// One sentence without a full stop, for records whose task gives no definition. A task's own
+    /// definition and its level of guessing are in [`TaskFacts`], because they depend on it.
+    pub definition: &'static str,
+}
+
+/// A stored score where more is better, printed with three decimals.
+const SCORE: MetricDef = MetricDef {
+    name: "",
+    direction: Direction::Higher,
+    decimals: Decimals::Three,
+    is_share: false,
+    scale: Scale::Linear,
+    derived_from_loss: None,
+    definition: "as recorded; the task gives no definition",
+};
+
+/// Every metric. Where a name has several entries' names as its beginning, the longest counts.
+pub const METRICS: &[MetricDef] = &[
+    MetricDef {
+        name: LOSS_NATS,
+        direction: Direction::Lower,
+        definition: "mean cross-entropy in nats per counted token; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: LAST_LOSS_NATS,
+        direction: Direction::Lower,
+        definition: "mean cross-entropy in nats per counted token over the last predictions of \
+                     every window; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: PERPLEXITY,
+        direction: Direction::Lower,
+        decimals: Decimals::Significant,
+        scale: Scale::Log,
+        derived_from_loss: Some(Derivation::Perplexity),
+        definition: "exp of the mean loss in nats per counted token; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: BITS_PER_BYTE,
+        direction: Direction::Lower,
+        derived_from_loss: Some(Derivation::BitsPerByte),
+        definition: "mean loss in nats per counted token, divided by ln 2 and by the bytes of a \
+                     token; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: EXACT_MATCH,
+        is_share: true,
+        definition: "share of test rows whose answer is right from the first token to the last",
+        ..SCORE
+    },
+    MetricDef {
+        name: TOKEN_ACCURACY,
+        is_share: true,
+        definition: "share of answer tokens that are right",
+        ..SCORE
+    },
+    MetricDef {
+        name: ATTENTION_DISTANCE,
+        definition: "distance in tokens between a query and what it attends to, each key weighed \
+                     by its attention weight, the mean over all queries of the test windows; it \
+                     describes the model and is no score",
+        ..SCORE
+    },
+    MetricDef {
+        name: RATIO,
+        decimals: Decimals::Significant,
+        definition: "score over the score in length",
+        ..SCORE
+    },
+    MetricDef {
+        name: CHANGE,
+        decimals: Decimals::Percent,
+        definition: "relative change, exp of the mean difference of logarithms, less 1",
+        ..SCORE
+    },
+    MetricDef {
+        name: KEPT_AREA,
+        definition: "share of the in-length score, averaged over log2 of the length",
+        ..SCORE
+    },
+];
+
+/// The entry of a metric, or of the one that it is a part of.
+pub fn find(metric: &str) -> Option<&'static MetricDef> {
+    let is_part = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    // A part's name extends its metric's, so the longest name that fits is the metric meant.
+    METRICS
+        .iter()
+        .filter(|def| metric.strip_prefix(def.name).is_some_and(is_part))
+        .max_by_key(|def| def.name.len())
+}
+
+/// [`find`]; for a name of no entry that of a stored score where more is better.
+fn definition_of(metric: &str) -> &'static MetricDef {
+    find(metric).unwrap_or(&SCORE)
+}
+
+/// perplexity = exp(loss).
+pub fn perplexity(loss_nats: f64) -> f64 {
+    loss_nats.exp()
+}
+
+/// bits per byte = loss / ln 2 / bytes per token.
+pub fn bits_per_byte(loss_nats: f64, bytes_per_token: f64) -> f64 {
+    loss_nats / std::f64::consts::LN_2 / bytes_per_token
+}
+
+/// A derived metric from a loss in nats; none for a stored one, or where the task lacks what it
+/// needs.
+fn derive(task: &TaskFacts, metric: &str, loss_nats: f64) -> Option<f64> {
+    let def = METRICS.iter().find(|def| def.name == metric)?;
+    match def.derived_from_loss? {
+        Derivation::Perplexity => Some(perplexity(loss_nats)),
+        Derivation::BitsPerByte => Some(bits_per_byte(loss_nats, task.bytes_per_token?)),
+    }
+}
+
+/// Whether the metric is a share of test rows or of tokens, so that its values lie in [0, 1].
+pub fn is_share(metric: &str) -> bool {
+    definition_of(metric).is_share
+}
+
+/// How the metric is averaged over seeds and compared.
+pub fn scale(metric: &str) -> Scale {
+    definition_of(metric).scale
+}
+
+/// What a difference of losses in nats is multiplied with to be one of a metric that is computed
+/// from the loss, on its scale; none for other metrics.
+pub fn per_nat(task: &TaskFacts, metric: &str) -> Option<f64> {
+    match metric {
+        LOSS_NATS => Some(1.0),
+        _ => match METRICS
+            .iter()
+            .find(|def| def.name == metric)?
+            .derived_from_loss?
+        {
+            Derivation::Perplexity => Some(1.0),
+            Derivation::BitsPerByte => Some(bits_per_byte(1.0, task.bytes_per_token?)),
+        },
+    }
+}
+
+/// The metric that a difference of two values of a metric is printed as.
+pub fn of_difference(metric: &str) -> &str {
+    match scale(metric) {
+        Scale::Linear => metric,
+        Scale::Log => CHANGE,
+    }
+}
+
+/// Number of distinct test rows behind a share: a row that appears twice is not tested twice. The
+/// tokens of one row are not independent of each other, so a share of tokens counts the rows of the
+/// exact match beside it, where there is one.
+pub fn rows(row: &EvalRow, metric: &str) -> Option<u64> {
+    let of = |name: &str| row.metrics.get(name).map(|stored| stored.n);
+    let rows = of(EXACT_MATCH).filter(|_| metric.starts_with(TOKEN_ACCURACY));
+    let bounds = [rows, row.distinct_rows].into_iter().flatten();
+    Some(bounds.fold(of(metric)?, u64::min))
+}
+
+/// Whether a smaller value is a better one.
+pub fn lower_is_better(metric: &str) -> bool {
+    definition_of(metric).direction == Direction::Lower
+}
+
+/// Orders two values, the better one first.
+pub fn better_first(metric: &str, a: f64, b: f64) -> Ordering {
+    if lower_is_better(metric) {
+        a.total_cmp(&b)
+    } else {
+        b.total_cmp(&a)
+    }
+}
+
+/// Score at a test length relative to the score at the training length, in the metric's own
+/// direction: a perplexity ratio of 2 is a perplexity twice as high, an `exact_match` ratio of 0.5
+/// half as many exact answers. None where it is undefined.
+pub fn extrapolation_ratio(at_test_len: f64, at_train_len: f64) -> Option<f64> {
+    let ratio = at_test_len / at_train_len;
+    (at_train_len > 0.0 && ratio.is_finite()).then_some(ratio)
+}
+
+/// Whether `value` keeps at least [`KEPT`] of `in_length`; for a metric where lower is better,
+/// whether it is at most `in_length / KEPT`.
+pub fn is_kept(metric: &str, value: f64, in_length: f64) -> bool {
+    if lower_is_better(metric) {
+        value <= in_length / KEPT
+    } else {
+        value >= KEPT * in_length
+    }
+}
+
+/// The share of the in-length score that is left, 1 for all of it, whatever the metric's direction:
+/// for a metric where lower is better the in-length score over the one there. None where it is
+/// undefined.
+pub fn kept_share(metric: &str, value: f64, in_length: f64) -> Option<f64> {
+    if lower_is_better(metric) {
+        extrapolation_ratio(in_length, value)
+    } else {
+        extrapolation_ratio(value, in_length)
+    }
+}
+
+/// Layer and head of a mean attention distance, by its name.
+pub fn head(metric: &str) -> Option<(usize, usize)> {
+    let (layer, head) = metric
+        .strip_prefix(ATTENTION_DISTANCE)?
+        .strip_prefix('_')?
+        .split_once('_')?;
+    Some((layer.parse().ok()?, head.parse().ok()?))
+}
+
+/// The ends of the range of depths, in percent, that an exact match is recorded for by its name,
+/// `exact_match_depth_FROM_TO`.
+pub fn depth(metric: &str) -> Option<(u32, u32)> {
+    let (from, to) = metric
+        .strip_prefix(EXACT_MATCH)?
+        .strip_prefix("_depth_")?
+        .split_once('_')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+/// The metrics of a task in the order of the report, the leading one first. Perplexity leads for a
+/// loss.
+pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let has = |name: &str| recorded.iter().any(|m| m == name);
+    // A loss is shown in its derived forms, not in nats.
+    if task.primary_metric == LOSS_NATS {
+        out.push(PERPLEXITY.into());
+        if task.bytes_per_token.is_some() {
+            out.push(BITS_PER_BYTE.into());
+        }
+    } else {
+        out.push(task.primary_metric.clone());
+    }
+    for name in [EXACT_MATCH, TOKEN_ACCURACY] {
+        if has(name) && !out.iter().any(|m| m == name) {
+            out.push(name.into());
+        }
+    }
+    let recorded: BTreeSet<&String> = recorded.iter().collect();
+    let is_score = |name: &str| name != LOSS_NATS && head(name).is_none();
+    let others = task
+        .definitions
+        .keys()
+        .filter(|name| is_score(name) && recorded.contains(name) && !out.contains(name));
+    let others: Vec<String> = others.cloned().collect();
+    out.extend(others);
+    out
+}
+
+/// Whether a table of a metric would repeat what a report shows elsewhere: bits per byte are the
+/// logarithm of the perplexity, and exact matches by depth are the numbers of a figure.
+pub fn is_repetition(metric: &str, lead: &str) -> bool {
+    metric == BITS_PER_BYTE && lead == PERPLEXITY || depth(metric).is_some()
+}
+
+/// A stored or derived metric of one evaluation, with the count it is a mean over.
+pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)> {
+    if let Some(stored) = row.metrics.get(metric) {
+        return Some((stored.value, stored.n));
+    }
+    // What is not stored may follow from the loss.
+    let loss = row.metrics.get(LOSS_NATS)?;
+    Some((derive(task, metric, loss.value)?, loss.n))
+}
+
+/// The score of guessing, stored or derived.
+pub fn chance(task: &TaskFacts, metric: &str) -> Option<f64> {
+    let derived = || derive(task, metric, *task.chance.get(LOSS_NATS)?);
+    task.chance
+        .get(metric)
+        .copied()
+        .or_else(derived)
+        .filter(|c| c.is_finite())
+}
+
+/// The task's own sentence on a metric, or the registry's.
+pub fn definition(task: &TaskFacts, metric: &str) -> String {
+    match task.definitions.get(metric) {
+        Some(text) => text.clone(),
+        None => format!("{}.", definition_of(metric).definition),
+    }
+}
+
+/// Decimals that suit a value of this metric, in its [`unit`].
+pub fn decimals(metric: &str, value: f64) -> usize {
+    definition_of(metric).decimals.of(value)
+}
+
+/// What values are multiplied with in print, and what is printed behind them.
+pub fn unit(metric: &str) -> (f64, &'static str) {
+    definition_of(metric).decimals.unit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_metrics() {
+        assert!((perplexity(0.0) - 1.0).abs() < 1e-15);
+        assert!((bits_per_byte(std::f64::consts::LN_2, 1.0) - 1.0).abs() < 1e-15);
+        assert!((bits_per_byte(std::f64::consts::LN_2, 4.0) - 0.25).abs() < 1e-15);
+    }
+
+    #[test]
+    fn kept_in_both_directions() {
+        assert!(is_kept("exact_match", 0.9, 1.0) && !is_kept("exact_match", 0.89, 1.0));
+        assert!(is_kept(PERPLEXITY, 4.4, 4.0) && !is_kept(PERPLEXITY, 4.5, 4.0));
+        assert_eq!(extrapolation_ratio(1.0, 0.0), None);
+        assert_eq!(extrapolation_ratio(1.0, 2.0), Some(0.5));
+        assert_eq!(kept_share(EXACT_MATCH, 0.5, 1.0), Some(0.5));
+        assert_eq!(kept_share(PERPLEXITY, 8.0, 4.0), Some(0.5));
+        assert_eq!(kept_share(EXACT_MATCH, 0.5, 0.0), None);
+    }
+
+    #[test]
+    fn shares_by_name() {
+        for name in ["exact_match", "token_accuracy", "exact_match_depth_0_20"] {
+            assert!(is_share(name), "{name}");
+        }
+        for name in [
+            "loss_nats",
+            PERPLEXITY,
+            RATIO,
+            KEPT_AREA,
+            "attention_distance_1_1",
+            "exact_matches",
+        ] {
+            assert!(!is_share(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn scales_by_name() {
+        assert_eq!(
+            (scale(PERPLEXITY), of_difference(PERPLEXITY)),
+            (Scale::Log, CHANGE)
+        );
+        for name in [
+            LOSS_NATS,
+            BITS_PER_BYTE,
+            EXACT_MATCH,
+            RATIO,
+            CHANGE,
+            "perplexities",
+        ] {
+            assert_eq!((scale(name), of_difference(name)), (Scale::Linear, name));
+        }
+    }
+
+    #[test]
+    fn directions_by_name() {
+        for name in [LOSS_NATS, LAST_LOSS_NATS, PERPLEXITY, BITS_PER_BYTE] {
+            assert!(lower_is_better(name), "{name}");
+        }
+        for name in [
+            EXACT_MATCH,
+            "exact_match_depth_0_20",
+            "error_free",
+            "glossary",
+        ] {
+            assert!(!lower_is_better(name), "{name}");
+        }
+        assert_eq!(find("loss_natsx"), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_definitions_are_sentences() {
+        let names: BTreeSet<&str> = METRICS.iter().map(|def| def.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        let is_sentence =
+            |def: &MetricDef| !def.definition.is_empty() && !def.definition.ends_with('.');
+        assert!(METRICS.iter().all(is_sentence));
+    }
+
+    #[test]
+    fn heads_by_name() {
+        assert_eq!(head("attention_distance_1_10"), Some((1, 10)));
+        for name in [
+            "attention_distance",
+            "attention_distance_1",
+            "attention_distance_a_1",
+            "exact_match",
+            "attention_distance_1_2_3",
+        ] {
+            assert_eq!(head(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn depths_by_name() {
+        assert_eq!(depth("exact_match_depth_20_40"), Some((20, 40)));
+        for name in [
+            "exact_match",
+            "exact_match_depth_20",
+            "token_accuracy_depth_20_40",
+            "exact_match_depth_a_b",
+        ] {
+            assert_eq!(depth(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a choice of `[select]` says: the values chosen, the scores behind them, and whether a value
+//! lies at the end of its list.
+
+use crate::metric;
+use crate::record::{Candidate, Label, RunRecord, Selected};
+
+impl Candidate {
+    /// The mean score over its seeds; none if one of its runs has no score.
+    pub fn mean(&self) -> Option<f64> {
+        let all: Option<Vec<f64>> = self.scores.iter().copied().collect();
+        let all = all.filter(|all| !all.is_empty())?;
+        Some(all.iter().sum::<f64>() / all.len() as f64)
+    }
+
+    /// `train.lr = 0.003, train.warmup_steps = 100`.
+    pub fn text(&self) -> String {
+        let values = self.values.iter();
+        let values: Vec<String> = values
+            .map(|Label { key, text, .. }| format!("{key} = {text}"))
+            .collect();
+        values.join(", ")
+    }
+}
+
+impl Selected {
+    /// What was chosen.
+    pub fn chosen(&self) -> Option<&Candidate> {
+        self.candidates.get(self.chosen)
+    }
+
+    /// The best of the others.
+    pub fn next(&self) -> Option<&Candidate> {
+        let others = self.candidates.iter().enumerate();
+        let others = others.filter(|(index, _)| *index != self.chosen);
+        let scored = others.filter_map(|(_, other)| Some((other, other.mean()?)));
+        let best = scored.min_by(|a, b| metric::better_first(&self.by, a.1, b.1));
+        best.map(|(candidate, _)| candidate)
+    }
+
+    /// The keys whose chosen value is the first or the last of those that were tried: a better one
+    /// may lie beyond.
+    pub fn at_edge(&self) -> Vec<&str> {
+        let Some(chosen) = self.chosen() else {
+            return Vec::new();
+        };
+        let is_at_edge = |at: usize, label: &&Label| {
+            let mut tried: Vec<&serde_json::Value> = Vec::new();
+            for candidate in &self.candidates {
+                let value = candidate.values.get(at).map(|label| &label.value);
+                if let Some(value) = value.filter(|value| !tried.contains(value)) {
+                    tried.push(value);
+                }
+            }
+            // Of one value there is no edge: the key was not chosen.
+            let ends = [tried.first(), tried.last()];
+            tried.len() > 1 && ends.contains(&Some(&&label.value))
+        };
+        let labels = chosen.values.iter().enumerate();
+        let labels = labels.filter(|(at, label)| is_at_edge(*at, label));
+        labels.map(|(_, label)| label.key.as_str()).collect()
+    }
+
+    /// The candidates from best to worst; those without a score last, in the order of the config.
+    pub fn ranked(&self) -> Vec<&Candidate> {
+        let mut ranked: Vec<&Candidate> = self.candidates.iter().collect();
+        ranked.sort_by(|a, b| match (a.mean(), b.mean()) {
+            (Some(a), Some(b)) => metric::better_first(&self.by, a, b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+        ranked
+    }
+
+    /// Checks what the types do not.
+    pub fn check(&self) -> Result<(), String> {
+        let fits = |candidate: &Candidate| {
+            candidate.scores.len() == self.seeds.len() && candidate.runs.len() == self.seeds.len()
+        };
+        if self.chosen >= self.candidates.len() {
+            return Err("selected: the chosen candidate is not there".to_owned());
+        }
+        if !self.candidates.iter().all(fits) {
+            return Err("selected: a candidate has not one run and score for each seed".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl RunRecord {
+    /// Whether this is a run of a sweep that values are chosen by: it is scored on rows that no
+    /// result is scored on.
+    pub fn is_of_sweep(&self) -> bool {
+        let rows = self.spec.get("eval").and_then(|eval| eval.get("rows"));
+        rows.is_some_and(|rows| rows == "selection")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(by: &str, scores: &[&[Option<f64>]], chosen: usize) -> Selected {
+        let candidate = |(at, scores): (usize, &&[Option<f64>])| Candidate {
+            values: vec![Label {
+                key: "train.lr".into(),
+                text: at.to_string(),
+                value: at.into(),
+            }],
+            runs: vec!["ab".into(); scores.len()],
+            scores: scores.to_vec(),
+        };
+        Selected {
+            by: by.into(),
+            test_len: 8,
+            steps: 10,
+            seeds: vec![100, 101],
+            candidates: scores.iter().enumerate().map(candidate).collect(),
+            chosen,
+        }
+    }
+
+    #[test]
+    fn the_next_best_has_scores_of_all_seeds() {
+        let scores: [&[Option<f64>]; 4] = [
+            &[Some(2.0), Some(2.2)],
+            &[Some(1.0), Some(1.2)],
+            &[Some(1.1), None],
+            &[Some(1.5), Some(1.5)],
+        ];
+        let losses = selected("loss_nats", &scores, 1);
+        let texts = |candidates: &[&Candidate]| -> Vec<String> {
+            candidates
+                .iter()
+                .map(|candidate| candidate.text())
+                .collect()
+        };
+        assert_eq!(losses.next().unwrap().text(), "train.lr = 3");
+        let ranked = [
+            "train.lr = 1",
+            "train.lr = 3",
+            "train.lr = 0",
+            "train.lr = 2",
+        ];
+        assert_eq!(texts(&losses.ranked()), ranked);
+        let shares = selected("exact_match", &scores[..2], 0);
+        assert_eq!(texts(&shares.ranked()), ["train.lr = 0", "train.lr = 1"]);
+    }
+
+    #[test]
+    fn the_first_and_the_last_value_are_edges() {
+        let scores: [&[Option<f64>]; 3] = [&[Some(1.0), Some(1.0)]; 3];
+        let edge = |chosen| selected("loss_nats", &scores, chosen).at_edge().len();
+        assert_eq!([edge(0), edge(1), edge(2)], [1, 0, 1]);
+        assert!(selected("loss_nats", &scores, 3).check().is_err());
+        assert!(selected("loss_nats", &scores, 2).check().is_ok());
+    }
+}

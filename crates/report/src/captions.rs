@@ -1,0 +1,132 @@
+//! Parts of captions and anchors that tables and figures share.
+
+use records::analysis::setting::Setting;
+use records::metric;
+use records::stats::{INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
+
+/// What a cell is: a mean with which interval over how many seeds.
+pub(super) fn seeds_sentence(setting: &Setting<'_>, metric: &str) -> String {
+    let interval = match (metric::is_share(metric), metric::scale(metric)) {
+        (false, Scale::Linear) => "± 95 % CI",
+        (true, _) | (_, Scale::Log) => "[95 % CI]",
+    };
+    match setting.seeds() {
+        (1, 1) => "Single seed: no interval, no ranking.".into(),
+        _ => format!("Mean {interval}, {}.", seeds_text(setting)),
+    }
+}
+
+/// The rule behind [`seeds_sentence`], with a space before it; empty for single seeds.
+pub(super) fn seeds_notes(setting: &Setting<'_>, metric: &str) -> String {
+    match setting.seeds() {
+        (1, 1) => String::new(),
+        _ => format!(
+            " Mean {}; k/N: only k of N seeds gave a number.",
+            interval_text(metric)
+        ),
+    }
+}
+
+/// How the interval of a metric is written, and what it is.
+pub(super) fn interval_text(metric: &str) -> String {
+    match (metric::is_share(metric), metric::scale(metric)) {
+        (true, _) => format!("[{SHARE_INTERVAL}]"),
+        (false, Scale::Linear) => format!("± {INTERVAL}"),
+        (false, Scale::Log) => format!("[{LOG_INTERVAL}]"),
+    }
+}
+
+/// What a difference of a metric to that of another method is.
+pub(super) fn difference(metric: &str, than: &str) -> String {
+    match metric::scale(metric) {
+        Scale::Linear => format!("{metric} minus that of {than}"),
+        Scale::Log => format!("{metric} relative to that of {than}"),
+    }
+}
+
+/// `n = 3`
+pub(super) fn seeds_text(setting: &Setting<'_>) -> String {
+    match setting.seeds() {
+        (a, b) if a == b => format!("n = {a}"),
+        (a, b) => format!("n = {a} to {b}"),
+    }
+}
+
+/// What counts as keeping a score: the one wording of [`metric::KEPT`].
+pub(super) fn kept(metric: &str, whose: &str) -> String {
+    if metric::lower_is_better(metric) {
+        format!(
+            "{whose} {metric} at most {:.0} % above the in-length value",
+            100.0 / metric::KEPT - 100.0
+        )
+    } else {
+        format!(
+            "at least {:.0} % of {whose} in-length {metric}",
+            100.0 * metric::KEPT
+        )
+    }
+}
+
+/// What a metric is and what guessing scores, for a table that stands alone.
+pub(super) fn definition(setting: &Setting<'_>, metric: &str) -> String {
+    let definition = setting.definition(metric);
+    let chance = metric::chance(setting.task, metric);
+    let chance = chance.map_or(String::new(), |c| {
+        format!(
+            " Chance: {}.",
+            metric::number(c, metric::decimals(metric, c))
+        )
+    });
+    format!("{metric}: {}.{chance}", definition.trim_end_matches('.'))
+}
+
+/// Which values of a metric are better.
+pub(super) fn direction(metric: &str) -> &'static str {
+    if metric::lower_is_better(metric) {
+        "lower is better"
+    } else {
+        "higher is better"
+    }
+}
+
+/// The anchor of a table: a name, after that of the setting where there are several.
+pub(super) fn slug(setting: &Setting<'_>, name: &str) -> String {
+    if setting.slug.is_empty() {
+        name.into()
+    } else {
+        format!("{}-{name}", setting.slug)
+    }
+}
+
+/// What the scores of variants are measured against; empty where there are none.
+pub(super) fn variants_note(setting: &Setting<'_>) -> &'static str {
+    if setting.has_variants() {
+        " Variants (+) count against the in-length score of the trained encoding, whose weights \
+         they are."
+    } else {
+        ""
+    }
+}
+
+/// What `not converged` in a cell means.
+pub(super) const UNCONVERGED: &str = "Not converged: fewer than half of the seeds learned the task in length, so nothing is said \
+     about longer lengths.";
+
+/// A name, numbered from 1 where there are several.
+pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {
+    if count == 1 {
+        name.into()
+    } else {
+        format!("{name}-{}", index + 1)
+    }
+}
+
+/// The keys of all methods' lines, in their order.
+pub(super) fn keys(setting: &Setting<'_>) -> Vec<String> {
+    (0..setting.methods.len()).map(key).collect()
+}
+
+/// The key of a method's line in every figure of its setting.
+pub(super) fn key(method: usize) -> String {
+    format!("m{method}")
+}

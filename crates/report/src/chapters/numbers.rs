@@ -1,0 +1,105 @@
+//! What the chapters on claims and assertions share: the rule of verdicts, numbers in a cell, and
+//! rows of their CSV files.
+
+use crate::document::Chapter;
+use records::claims::{Comparison, Verdict};
+
+/// Numbers shown with one claim; its CSV file has all.
+pub(super) const MOST_NUMBERS: usize = 12;
+
+/// How a verdict follows from an interval.
+pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
+     averaged in nats); differences and ratios paired by seed, n in brackets. A comparison agrees \
+     or disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
+     beyond the training length of a method that has not converged. Of several comparisons, only \
+     those disagree that Holm's step-down procedure rejects at 5 %.";
+
+/// A chapter, and the rows of its files.
+pub(crate) struct ChapterFiles {
+    pub chapter: Chapter,
+    pub csv: Vec<CsvFile>,
+    /// For the notes of the report.
+    pub notes: Vec<String>,
+}
+
+/// A CSV file before it is escaped.
+pub(crate) struct CsvFile {
+    pub name: &'static str,
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Columns of a comparison.
+pub(super) const NUMBER_HEAD: [&str; 8] = [
+    "comparison",
+    "mean",
+    "half_width_95",
+    "low_95",
+    "high_95",
+    "n",
+    "needed",
+    "comparison_verdict",
+];
+
+/// A row for each number, or one without numbers. `head`: the cells before them.
+pub(super) fn number_rows(head: &[String], numbers: &[Comparison]) -> Vec<Vec<String>> {
+    let head = || head.iter().cloned();
+    if numbers.is_empty() {
+        return vec![head().chain(NUMBER_HEAD.map(|_| String::new())).collect()];
+    }
+    let row = |comparison: &Comparison| {
+        let estimate = comparison.estimate;
+        let interval = estimate.and_then(|e| e.interval);
+        let cells = [
+            comparison.what.clone(),
+            number(estimate.map(|e| e.mean)),
+            number(estimate.and_then(|e| e.half_width)),
+            number(interval.map(|i| i.0)),
+            number(interval.map(|i| i.1)),
+            estimate.map_or(0, |e| e.n).to_string(),
+            comparison.needed.clone(),
+            comparison.verdict.name().into(),
+        ];
+        head().chain(cells).collect()
+    };
+    numbers.iter().map(row).collect()
+}
+
+/// A number, or an empty cell.
+pub(super) fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |v| v.to_string())
+}
+
+/// The sentences of comparisons: those that disagree first, then the undecided ones.
+pub(super) fn sentences(comparisons: &[Comparison]) -> String {
+    let rank = |c: &&Comparison| match c.verdict {
+        Verdict::Disagrees => 0,
+        Verdict::Undecided => 1,
+        Verdict::Agrees => 2,
+        Verdict::NotTested => 3,
+    };
+    let mut sorted: Vec<&Comparison> = comparisons.iter().collect();
+    sorted.sort_by_key(rank);
+    let is_mixed = sorted.first().map(|c| c.verdict) != sorted.last().map(|c| c.verdict);
+    let text = |c: &&Comparison| {
+        if is_mixed {
+            format!("{}: {}", c.verdict.name(), c.text())
+        } else {
+            c.text()
+        }
+    };
+    let mut shown: Vec<String> = sorted.iter().take(MOST_NUMBERS).map(text).collect();
+    if sorted.len() > MOST_NUMBERS {
+        shown.push(format!("... and {} more", sorted.len() - MOST_NUMBERS));
+    }
+    or_dash(&shown.join("; "))
+}
+
+/// The text, or `-` for an empty one.
+pub(super) fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".into()
+    } else {
+        text.into()
+    }
+}

@@ -1,0 +1,166 @@
+//! The scores of a pair of settings.
+
+use super::pairs::MethodPairs;
+use super::spec::ComparisonSpec;
+use super::verdict::Verdict;
+use records::analysis::measure::difference_of;
+use records::analysis::point::{Point, difference_parts, leading_number, point_text};
+use records::analysis::setting::{Method, Setting};
+use records::metric;
+use records::stats::Estimate;
+use serde::Serialize;
+
+/// The scores of one setting in both sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedSetting {
+    /// `text, trained at 64 bytes`; both names where they differ.
+    pub name: String,
+    /// The metric of the scores.
+    pub metric: String,
+    /// What the metric is.
+    pub definition: String,
+    /// Whether a smaller value is a better one.
+    pub lower_is_better: bool,
+    /// What a length counts.
+    pub unit: String,
+    /// Test lengths in both, ascending.
+    pub lengths: Vec<usize>,
+    /// Test lengths that only the first set has.
+    pub lengths_only_first: Vec<usize>,
+    /// Test lengths that only the second set has.
+    pub lengths_only_second: Vec<usize>,
+    /// Method by method, by length.
+    pub scores: Vec<Score>,
+    /// Methods that only the first set has.
+    pub only_first: Vec<String>,
+    /// Methods that only the second set has.
+    pub only_second: Vec<String>,
+}
+
+/// A method at a test length in both sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Its name; both names where they differ.
+    pub method: String,
+    /// Test length.
+    pub test_len: usize,
+    /// The lower end of a range of lengths, whose upper end `test_len` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_len: Option<usize>,
+    /// The mean with its interval in the first set, or why there is none.
+    pub first: String,
+    /// The same in the second set.
+    pub second: String,
+    /// The second minus the first, paired by seed, with its interval; of perplexities the relative
+    /// change. Empty where there is none.
+    pub difference: String,
+    /// Mean of the difference; of perplexities the relative change, 0.05 for 5 % more.
+    pub mean_difference: Option<f64>,
+    /// Its 95 % interval.
+    pub interval: Option<(f64, f64)>,
+    /// Seeds in both.
+    pub seeds: usize,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// Compares two settings.
+pub(super) fn compare(
+    first: &Setting<'_>,
+    second: &Setting<'_>,
+    methods: &MethodPairs<'_, '_>,
+    spec: &ComparisonSpec,
+) -> ComparedSetting {
+    let metric = spec.metric.as_deref().unwrap_or(first.lead());
+    let only = |of: &Setting<'_>, other: &Setting<'_>| -> Vec<usize> {
+        let all = of.lengths.iter().copied();
+        all.filter(|len| !other.lengths.contains(len)).collect()
+    };
+    let in_both = first.lengths.iter().copied();
+    let is_shared = |len: &usize| {
+        second.lengths.contains(len) && first.ranges.get(len) == second.ranges.get(len)
+    };
+    let lengths: Vec<usize> = in_both.filter(is_shared).collect();
+    let mut scores = Vec::new();
+    for (ours, theirs) in &methods.pairs {
+        for &len in &lengths {
+            scores.extend(score((first, *ours), (second, *theirs), metric, len, spec));
+        }
+    }
+    ComparedSetting {
+        name: either(&first.name, &second.name),
+        metric: metric.to_owned(),
+        definition: first.definition(metric),
+        lower_is_better: metric::lower_is_better(metric),
+        unit: first.task.unit.clone(),
+        lengths,
+        lengths_only_first: only(first, second),
+        lengths_only_second: only(second, first),
+        scores,
+        only_first: methods.only_first.clone(),
+        only_second: methods.only_second.clone(),
+    }
+}
+
+type Of<'s, 'a> = (&'s Setting<'a>, &'s Method);
+
+/// One score; none where neither set has a number.
+fn score(
+    first: Of<'_, '_>,
+    second: Of<'_, '_>,
+    metric: &str,
+    len: usize,
+    spec: &ComparisonSpec,
+) -> Option<Score> {
+    let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
+    let (before, after) = (point(first), point(second));
+    let pairs = pairs(&after, &before);
+    let rows = |(setting, method): Of<'_, '_>| setting.rows(method, metric, len);
+    let difference = difference_of(metric, &pairs, (rows(second), rows(first)));
+    let verdict = Verdict::of(
+        metric,
+        [&before, &after],
+        difference.as_ref(),
+        spec.tolerance,
+    )?;
+    Some(Score {
+        method: either(&first.1.name, &second.1.name),
+        test_len: len,
+        from_len: first.0.ranges.get(&len).copied(),
+        first: point_text(metric, &before),
+        second: point_text(metric, &after),
+        difference: difference.map_or_else(String::new, |d| signed(metric, &d)),
+        mean_difference: difference.map(|d| d.mean),
+        interval: difference.and_then(|d| d.interval),
+        seeds: pairs.len(),
+        verdict,
+    })
+}
+
+/// Values of the seeds that both points have, the first point's first.
+fn pairs(a: &Point, b: &Point) -> Vec<(f64, f64)> {
+    let beside = |seed: u64| b.values.iter().find(|(other, _)| *other == seed);
+    let values = a.values.iter();
+    values
+        .filter_map(|&(seed, value)| Some((value, beside(seed)?.1)))
+        .collect()
+}
+
+/// A difference with its sign; in powers of ten where the usual decimals would show zero.
+fn signed(metric: &str, difference: &Estimate) -> String {
+    let (mean, interval) = difference_parts(metric, difference);
+    if leading_number(&mean) == Some(0.0) && difference.mean != 0.0 {
+        let (times, unit) = metric::unit(metric::of_difference(metric));
+        return format!("{:+.1e}{unit}", times * difference.mean);
+    }
+    mean + &interval
+}
+
+/// A name, or both where they differ.
+fn either(first: &str, second: &str) -> String {
+    if first == second {
+        first.to_owned()
+    } else {
+        format!("{first} -> {second}")
+    }
+}

@@ -1,0 +1,280 @@
+//! What figures share: lines over seeds, bands, chance levels, and which methods are drawn.
+
+use crate::captions::{key, seeds_text};
+use crate::plot::{LinePlot, Series};
+use crate::sections::baseline::baseline;
+use crate::spec::ReportSpec;
+use records::analysis::point::{Point, point_text};
+use records::analysis::setting::Setting;
+use records::metric::{self, better_first};
+use records::stats::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
+use std::collections::BTreeMap;
+
+/// Lines beyond this cannot be distinguished.
+pub(super) const MOST_LINES: usize = 16;
+/// Bands of more lines than this hide each other.
+const MOST_BANDS: usize = 8;
+
+/// The caption's sentence on seeds. Bands are removed where there are too many. `what`: from where to
+/// where a band goes.
+pub(super) fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
+    let seeds = seeds_text(setting);
+    if setting.seeds().1 < 2 {
+        return " Single seed, no interval.".into();
+    }
+    if series.len() > MOST_BANDS {
+        series.iter_mut().for_each(|line| line.band.clear());
+        return format!(
+            " Lines: means, {seeds}. Bands of more than {MOST_BANDS} lines would hide each other."
+        );
+    }
+    format!(" Bands: {what}, {seeds}.")
+}
+
+/// How a line is named and looks.
+pub(super) struct Named<'n> {
+    pub name: &'n str,
+    /// As in [`Series::key`].
+    pub key: String,
+    pub style: usize,
+}
+
+impl<'n> Named<'n> {
+    /// A method of the setting: one key in all figures.
+    pub(super) fn method(setting: &'n Setting<'_>, method: usize, style: usize) -> Self {
+        Self {
+            name: &setting.methods[method].name,
+            key: key(method),
+            style,
+        }
+    }
+}
+
+/// The means of a method with their intervals, where there are any, and the values of its seeds.
+/// `points`: where, in words, and what.
+pub(super) fn line(
+    named: &Named<'_>,
+    metric: &str,
+    points: impl Iterator<Item = (f64, String, Point)>,
+) -> Series {
+    let mut line = Series {
+        name: named.name.into(),
+        style: named.style,
+        key: named.key.clone(),
+        ..Series::default()
+    };
+    let mut by_seed: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for (x, place, point) in points {
+        let Some(estimate) = point.estimate else {
+            continue;
+        };
+        let n = point.values.len();
+        let n = if n > 1 {
+            format!(", n = {n}")
+        } else {
+            String::new()
+        };
+        let value = point_text(metric, &point);
+        line.points.push((x, estimate.mean));
+        line.band.push(estimate.interval);
+        line.tips.push((place, format!("{value}{n}")));
+        for (seed, value) in point.values {
+            by_seed.entry(seed).or_default().push((x, value));
+        }
+    }
+    if by_seed.len() > 1 {
+        let seed = |(seed, points)| (format!("seed {seed}"), points);
+        line.seeds = by_seed.into_iter().map(seed).collect();
+    }
+    line
+}
+
+/// Smallest and largest value of the lines, the latter at least 0.
+pub(super) fn range(series: &[Series]) -> (f64, f64) {
+    let ys = series.iter().flat_map(|s| &s.points).map(|p| p.1);
+    ys.fold((f64::INFINITY, 0.0), |(low, high), y| {
+        (low.min(y), high.max(y))
+    })
+}
+
+/// How a figure shows the score of guessing.
+pub(super) struct Chance {
+    /// A line of the plot, unless it would compress the axis.
+    pub line: Option<(f64, String)>,
+    /// The plot's second line, which names a level that is not drawn.
+    pub subtitle: String,
+    /// For the caption.
+    pub sentence: String,
+}
+
+/// `highest`: the largest mean drawn. A level far above it is named in the subtitle, not drawn.
+pub(super) fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
+    let Some(level) = metric::chance(setting.task, metric) else {
+        return Chance {
+            line: None,
+            subtitle: setting.name.clone(),
+            sentence: String::new(),
+        };
+    };
+    let text = metric::number(level, metric::decimals(metric, level));
+    let is_drawn = level <= 1.5 * highest || !metric::lower_is_better(metric) && level <= 1.0;
+    Chance {
+        line: is_drawn.then(|| (level, format!("chance: {text}"))),
+        subtitle: if is_drawn {
+            setting.name.clone()
+        } else {
+            format!("{}; chance: {text}", setting.name)
+        },
+        sentence: if is_drawn {
+            format!(" Dotted: chance ({text}).")
+        } else {
+            format!(" Chance ({text}) is off the scale.")
+        },
+    }
+}
+
+/// The methods drawn: all, or where there are too many the baseline and the best at the longest
+/// length that most of them have a number for.
+pub(super) fn drawn(setting: &Setting<'_>, spec: &ReportSpec) -> (Vec<usize>, String) {
+    let all: Vec<usize> = (0..setting.methods.len()).collect();
+    if all.len() <= MOST_LINES {
+        return (all, String::new());
+    }
+    let metric = setting.lead();
+    let score = |i: usize, len: usize| {
+        let point = setting.point(&setting.methods[i], metric, len);
+        point.estimate.map(|e| e.mean)
+    };
+    let is_common = |len: &&usize| {
+        let having = all.iter().filter(|i| score(**i, **len).is_some()).count();
+        2 * having > all.len()
+    };
+    let lengths = setting.lengths.iter();
+    let last = lengths.rev().find(is_common).or(setting.lengths.last());
+    let last = last.copied().unwrap_or(0);
+    let mut scored: Vec<(usize, Option<f64>)> = all.iter().map(|i| (*i, score(*i, last))).collect();
+    scored.sort_by(|a, b| match (a.1, b.1) {
+        (Some(x), Some(y)) => better_first(metric, x, y),
+        (x, y) => x.is_none().cmp(&y.is_none()),
+    });
+    let base = baseline(setting, spec);
+    let base = base.and_then(|base| setting.methods.iter().position(|m| m.name == base.name));
+    let best = scored.into_iter().map(|(i, _)| i);
+    let mut kept: Vec<usize> = base.into_iter().collect();
+    kept.extend(best.filter(|i| Some(*i) != base));
+    kept.truncate(MOST_LINES);
+    kept.sort_unstable();
+    let besides = base.map_or("", |_| "the baseline and ");
+    let note = format!(
+        " Drawn: {MOST_LINES} of {} methods, {besides}those with the best {metric} at {last}, the \
+         longest length that most have a number for.",
+        all.len()
+    );
+    (kept, note)
+}
+
+/// The common part of plots of a score, and the sentences of their captions on chance and seeds.
+pub(super) fn scores(
+    setting: &Setting<'_>,
+    metric: &str,
+    mut series: Vec<Series>,
+) -> (LinePlot, String) {
+    let (low, high) = range(&series);
+    let is_share = !metric::lower_is_better(metric) && high <= 1.0;
+    let chance = chance(setting, metric, high);
+    let what = match (metric::is_share(metric), metric::scale(metric)) {
+        (true, _) => SHARE_INTERVAL,
+        (false, Scale::Linear) => INTERVAL,
+        (false, Scale::Log) => LOG_INTERVAL,
+    };
+    let bands = bands(setting, &mut series, what);
+    let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
+    let direction = if metric::lower_is_better(metric) {
+        "lower"
+    } else {
+        "higher"
+    };
+    let plot = LinePlot {
+        subtitle: chance.subtitle,
+        y_label: metric.into(),
+        y_note: format!("{direction} is better"),
+        log_x: true,
+        log_y,
+        y_range: is_share.then_some((0.0, 1.0)),
+        series,
+        reference_y: chance.line,
+        mark_points: true,
+        ..LinePlot::default()
+    };
+    (plot, format!("{}{bands}", chance.sentence))
+}
+
+/// The mean over runs at each x, over the runs that have it, with a band made of their values.
+pub(super) fn averaged(
+    named: &Named<'_>,
+    metric: &str,
+    band: Band,
+    curves: impl Iterator<Item = (u64, Vec<(f64, f64)>)>,
+) -> Series {
+    let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let mut seeds = Vec::new();
+    for (seed, mut curve) in curves {
+        curve.retain(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite());
+        for (x, y) in &curve {
+            // The bits of non-negative floats have the order of the floats.
+            // Adding 0 turns -0, which has other bits, into 0.
+            by_x.entry((x + 0.0).to_bits()).or_default().push(*y);
+        }
+        seeds.push((format!("seed {seed}"), curve));
+    }
+    if seeds.len() < 2 {
+        seeds.clear();
+    }
+    let estimates = by_x.into_iter().filter_map(|(x, ys)| {
+        Some((
+            f64::from_bits(x),
+            Estimate::of(metric::scale(metric), &ys)?,
+            ys,
+        ))
+    });
+    let (points, band) = estimates
+        .map(|(x, e, ys)| ((x, e.mean), band(&e, &ys)))
+        .unzip();
+    Series {
+        name: named.name.into(),
+        points,
+        band,
+        style: named.style,
+        seeds,
+        key: named.key.clone(),
+        ..Series::default()
+    }
+}
+
+pub(super) type Band = fn(&Estimate, &[f64]) -> Option<(f64, f64)>;
+
+/// From the smallest to the largest seed: unlike an interval about the mean it never reaches below
+/// what a loss can be.
+pub(super) fn extremes(_: &Estimate, values: &[f64]) -> Option<(f64, f64)> {
+    let ends = values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+            (low.min(*v), high.max(*v))
+        });
+    (values.len() > 1).then_some(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_of_losses_never_reaches_below_them() {
+        // The interval about the mean does: a logarithmic axis cannot show it.
+        let values = [0.001, 0.002, 1.0];
+        let estimate = Estimate::of_mean(&values).unwrap();
+        assert!(estimate.interval.unwrap().0 < 0.0);
+        assert_eq!(extremes(&estimate, &values), Some((0.001, 1.0)));
+        assert_eq!(extremes(&Estimate::of_mean(&[1.0]).unwrap(), &[1.0]), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! Scores by training step, for each length that was scored while training.
+
+use super::shared::{Named, averaged, bands, chance, extremes, range};
+use super::training::training_looks;
+use crate::captions::{key, slug};
+use crate::document::Figure;
+use crate::plot::{LinePlot, Series};
+use crate::spec::ReportSpec;
+use records::analysis::groups::Run;
+use records::analysis::setting::Setting;
+use records::metric;
+use std::collections::BTreeSet;
+
+/// Most lengths with a figure: the shortest, the longest, and those between at equal distances.
+const MOST_LENGTHS: usize = 4;
+
+/// A figure of the leading metric for each length, or none without scores while training.
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    let runs = setting.groups.iter().flat_map(|group| &group.runs);
+    let rows = runs.flat_map(|run| run.train.scores.iter().flat_map(|at| &at.rows));
+    let lengths: BTreeSet<usize> = rows.map(|row| row.test_len).collect();
+    let lengths: Vec<usize> = lengths.into_iter().collect();
+    let figures = chosen(&lengths)
+        .into_iter()
+        .map(|len| figure(setting, spec, len));
+    figures.flatten().collect()
+}
+
+fn chosen(lengths: &[usize]) -> Vec<usize> {
+    if lengths.len() <= MOST_LENGTHS {
+        return lengths.to_vec();
+    }
+    let last = lengths.len() - 1;
+    let places = (0..MOST_LENGTHS).map(|i| i * last / (MOST_LENGTHS - 1));
+    places.map(|at| lengths[at]).collect()
+}
+
+#[expect(clippy::too_many_lines, reason = "one figure, field by field")]
+fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure> {
+    let lead = setting.lead();
+    let methods = super::shared::drawn(setting, spec).0;
+    let (looks, note) = training_looks(setting, &methods);
+    let curve = |run: &Run<'_>| {
+        let scores = run.train.scores.iter().flat_map(|at| {
+            let rows = at.rows.iter().filter(|row| row.test_len == len);
+            rows.map(move |row| (at.step, row))
+        });
+        let points = scores.filter_map(|(step, row)| {
+            let (value, _) = metric::value(setting.task, row, lead)?;
+            Some((step as f64, value))
+        });
+        (run.seed, points.collect())
+    };
+    let of = |(at, style): (usize, usize)| {
+        let group = &setting.groups[at];
+        let method = setting.methods.iter().position(|m| m.group == at);
+        let named = Named {
+            name: &group.name,
+            key: method.map_or_else(String::new, key),
+            style,
+        };
+        averaged(&named, lead, extremes, group.runs.iter().map(curve))
+    };
+    let mut series: Vec<Series> = looks.into_iter().map(of).collect();
+    series.retain(|line| !line.points.is_empty());
+    if series.is_empty() {
+        return None;
+    }
+    let (low, high) = range(&series);
+    let chance = chance(setting, lead, high);
+    let bands = bands(
+        setting,
+        &mut series,
+        "from the smallest to the largest seed",
+    );
+    let log_y = metric::lower_is_better(lead) && low > 0.0 && high > 20.0 * low;
+    let at = setting.unit_count(len);
+    let plot = LinePlot {
+        title: format!("{lead} at {at} by step"),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
+        x_label: "step".into(),
+        y_label: lead.into(),
+        y_note: format!(
+            "{} is better",
+            if metric::lower_is_better(lead) {
+                "lower"
+            } else {
+                "higher"
+            }
+        ),
+        log_y,
+        series,
+        legend: setting.axes.clone(),
+        ..LinePlot::default()
+    };
+    let caption = format!(
+        "{lead} at {at} by training step, under the encoding as trained; {}.{}{bands}{note}",
+        setting.name, chance.sentence,
+    );
+    Some(Figure {
+        slug: slug(setting, &format!("{lead}-by-step-at-{len}")),
+        caption,
+        notes: String::new(),
+        plot: plot.into(),
+        metric: None,
+    })
+}

@@ -1,0 +1,107 @@
+//! Training loss by step.
+
+use super::shared::{MOST_LINES, Named, averaged, bands, chance, drawn, extremes, range};
+use crate::captions::{key, slug};
+use crate::document::Figure;
+use crate::plot::{LinePlot, Series};
+use crate::spec::ReportSpec;
+use records::analysis::groups::Run;
+use records::analysis::setting::Setting;
+use records::metric;
+
+/// One figure, or none without loss curves.
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    figure(setting, spec).into_iter().collect()
+}
+
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
+    let (methods, _) = drawn(setting, spec);
+    let (looks, note) = training_looks(setting, &methods);
+    let curve = |run: &Run<'_>| {
+        let points = run.train.loss_curve.iter();
+        let points = points.map(|p| (p.step as f64, p.loss_nats)).collect();
+        (run.seed, points)
+    };
+    let of = |(at, style): (usize, usize)| {
+        let group = &setting.groups[at];
+        // The key of the group's first method: it hides the training with the scores.
+        let method = setting.methods.iter().position(|m| m.group == at);
+        let named = Named {
+            name: &group.name,
+            key: method.map_or_else(String::new, key),
+            style,
+        };
+        averaged(
+            &named,
+            metric::LOSS_NATS,
+            extremes,
+            group.runs.iter().map(curve),
+        )
+    };
+    let mut series: Vec<Series> = looks.into_iter().map(of).collect();
+    if series.iter().all(|s| s.points.is_empty()) {
+        return None;
+    }
+    let (low, high) = range(&series);
+    let chance = chance(setting, metric::LOSS_NATS, high);
+    let bands = bands(
+        setting,
+        &mut series,
+        "from the smallest to the largest seed",
+    );
+    let log_y = low > 0.0 && high > 20.0 * low;
+    let plot = LinePlot {
+        title: "training loss".into(),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
+        x_label: "step".into(),
+        y_label: "loss".into(),
+        y_note: "nats per counted token".into(),
+        log_y,
+        series,
+        legend: setting.axes.clone(),
+        ..LinePlot::default()
+    };
+    let caption = format!(
+        "Training loss by step; {}.{}{bands}{note}",
+        setting.name, chance.sentence,
+    );
+    Some(Figure {
+        slug: slug(setting, "training-loss"),
+        caption,
+        notes:
+            "Each point is the mean since the one before. A diverged run is drawn up to its last \
+                finite point."
+                .into(),
+        plot: plot.into(),
+        metric: None,
+    })
+}
+
+/// The groups whose training is drawn and the style of each: that of its first method in the other
+/// figures, or a free one.
+pub(super) fn training_looks(
+    setting: &Setting<'_>,
+    methods: &[usize],
+) -> (Vec<(usize, usize)>, String) {
+    let count = setting.groups.len();
+    let look = |group: usize| {
+        methods
+            .iter()
+            .position(|&m| setting.methods[m].group == group)
+    };
+    let of_drawn = |group: &usize| count <= MOST_LINES || look(*group).is_some();
+    let groups: Vec<usize> = (0..count).filter(of_drawn).collect();
+    let taken: Vec<usize> = groups.iter().filter_map(|&group| look(group)).collect();
+    let mut free = (0..).filter(|style| !taken.contains(style));
+    let note = if groups.len() < count {
+        format!(" Drawn: the {} of {count} with a line above.", groups.len())
+    } else {
+        String::new()
+    };
+    let looks = groups
+        .into_iter()
+        .map(|group| (group, look(group).or_else(|| free.next()).unwrap_or(group)))
+        .collect();
+    (looks, note)
+}

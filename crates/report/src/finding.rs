@@ -1,0 +1,357 @@
+//! The finding of a setting: what its numbers say, in one or two sentences.
+
+use super::captions::kept;
+use super::sections::{baseline, denominators};
+use super::spec::ReportSpec;
+use records::analysis::learned::InLength;
+use records::analysis::point::{Point, absent_text, estimate_text, point_text};
+use records::analysis::setting::{Method, Setting};
+use records::metric::{self, better_first};
+use records::stats::Estimate;
+use records::text::{and, times};
+use std::cmp::Ordering;
+
+/// What the numbers say; with a baseline, how other methods differ from it; and which denominators
+/// of linear attention were no sums of weights.
+pub(super) fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
+    let base = baseline::baseline(setting, spec);
+    let difference = base.and_then(|base| baseline::finding(setting, base));
+    let all = std::iter::once(extrapolation(setting))
+        .chain(difference)
+        .chain(setting.learning_note())
+        .chain(denominators::finding(setting));
+    all.collect::<Vec<_>>().join(" ")
+}
+
+/// Methods of which not every seed has learned the task in length, with the scores that show it.
+pub(super) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
+    let methods = setting.methods.iter();
+    // Variants are tested with the same weights.
+    let each = methods
+        .filter(|m| !setting.is_variant(m))
+        .filter_map(|method| {
+            let why = setting.learned(method).why_not()?;
+            let counted = match setting.converged(method) {
+                InLength::Converged => "; past the training length the seeds that learned count",
+                InLength::Unconverged(_) | InLength::Untested => "",
+            };
+            Some(format!("{}: {}: {why}{counted}", setting.name, method.name))
+        });
+    each.collect()
+}
+
+fn extrapolation(setting: &Setting<'_>) -> String {
+    let Some(longest) = setting.longer().last() else {
+        return format!(
+            "{}: no test length exceeds the training length, so there is no extrapolation to \
+             report.",
+            setting.name
+        );
+    };
+    format!(
+        "{}: {}{}{}.",
+        setting.name,
+        reach(setting, longest),
+        best(setting, longest),
+        another_metric(setting)
+    )
+}
+
+/// A method and how far it keeps its in-length score.
+struct Reached<'s> {
+    method: &'s Method,
+    /// Its name, with the count of its seeds where some have no score in length.
+    name: String,
+    /// The longest test length, 0 for none past training.
+    len: usize,
+}
+
+/// Which methods keep their in-length score, and how far.
+fn reach(setting: &Setting<'_>, longest: usize) -> String {
+    let metric = setting.lead();
+    let mut reached: Vec<Reached<'_>> = Vec::new();
+    for method in &setting.methods {
+        if let Some(reach) = setting.reach(method) {
+            let name = match reach.seeds {
+                (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.name),
+                _ => method.name.clone(),
+            };
+            reached.push(Reached {
+                method,
+                name,
+                len: reach.test_len.unwrap_or(0),
+            });
+        }
+    }
+    reached.sort_by_key(|r| std::cmp::Reverse(r.len));
+    match reached.first() {
+        None if !setting.lengths.contains(&setting.task.train_len) => {
+            format!("the training length itself was not tested, so no {metric} is known to be kept")
+        }
+        None => match untested(setting) {
+            Some(why) => format!(
+                "no method has a score in length ({why}), so there is no extrapolation to report"
+            ),
+            None => "no method has learned the task in length, so there is no extrapolation to \
+                     report"
+                .into(),
+        },
+        Some(Reached { len: 0, .. }) => format!(
+            "no method keeps {} past the training length",
+            kept(metric, "its")
+        ),
+        Some(_) => leaders(setting, longest, &reached),
+    }
+}
+
+/// The methods with the longest reach and the next one. `reached`: longest first, not empty.
+fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> String {
+    let train = setting.task.train_len.max(1) as f64;
+    let best = reached[0].len;
+    let tied = reached.iter().filter(|r| r.len == best);
+    let leaders: Vec<String> = tied.clone().map(|r| r.name.clone()).collect();
+    let lengths = format!(
+        "{} ({} the training length)",
+        setting.unit_count(best),
+        times(best as f64 / train)
+    );
+    let to = if best == longest {
+        format!("up to the longest tested length, {lengths}")
+    } else {
+        format!("up to {lengths}")
+    };
+    let next = reached.iter().find(|r| r.len < best);
+    let tail = match next {
+        None => String::new(),
+        Some(Reached { len: 0, .. }) => "; no other method does past the training length".into(),
+        Some(Reached { name, len, .. }) => {
+            format!("; the next, {name}, up to {}", times(*len as f64 / train))
+        }
+    };
+    let leading: Vec<&Method> = tied.map(|r| r.method).collect();
+    let next = next.filter(|next| next.len > 0).map(|next| next.method);
+    let beaten = beaten(setting, &leading, next);
+    let (verb, whose) = match leaders.len() {
+        1 => ("keeps", "its"),
+        n if n == setting.methods.len() => ("all keep", "their"),
+        _ => ("each keep", "their"),
+    };
+    let kept = kept(setting.lead(), whose);
+    format!("{} {verb} {kept} {to}{tail}{beaten}", and(&leaders))
+}
+
+/// Which of the leading methods, and the next one, another method beats at every tested length: how
+/// far a score is kept says nothing of how good it is. That the next one is beaten by a leading one
+/// is no news.
+fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> String {
+    let metric = setting.lead();
+    let at_longest = |method: &Method| {
+        let longest = setting.lengths.last().copied().unwrap_or_default();
+        let mean = setting.point(method, metric, longest).estimate;
+        mean.map_or(f64::NAN, |mean| mean.mean)
+    };
+    let leads = |method: &Method| leading.iter().any(|other| other.name == method.name);
+    let winner = |method: &Method| {
+        let others = setting.methods.iter();
+        let others = others.filter(|other| beats_everywhere(setting, other, method));
+        let best = others.min_by(|a, b| better_first(metric, at_longest(a), at_longest(b)))?;
+        (leads(method) || !leads(best)).then_some(best)
+    };
+    let mut by_winner: Vec<(&Method, Vec<String>)> = Vec::new();
+    for method in leading.iter().copied().chain(next) {
+        let Some(best) = winner(method) else { continue };
+        let known = by_winner
+            .iter_mut()
+            .find(|(winner, _)| winner.name == best.name);
+        match known {
+            Some((_, beaten)) => beaten.push(method.name.clone()),
+            None => by_winner.push((best, vec![method.name.clone()])),
+        }
+    }
+    let better = if metric::lower_is_better(metric) {
+        "lower"
+    } else {
+        "higher"
+    };
+    let each = by_winner.iter().map(|(winner, beaten)| {
+        format!(
+            "; the {metric} of {} is {better} than that of {} at every tested length",
+            winner.name,
+            and(beaten)
+        )
+    });
+    each.collect()
+}
+
+/// Whether a method has the better mean, as printed, at every length at which the other has one.
+fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> bool {
+    let metric = setting.lead();
+    let number = |value: f64| metric::number(value, metric::decimals(metric, value));
+    let mut lengths = 0;
+    let is_better = setting.lengths.iter().all(|&len| {
+        let Some(theirs) = setting.point(other, metric, len).estimate else {
+            return true;
+        };
+        lengths += 1;
+        let ours = setting.point(method, metric, len).estimate;
+        ours.is_some_and(|ours| {
+            better_first(metric, ours.mean, theirs.mean) == Ordering::Less
+                && number(ours.mean) != number(theirs.mean)
+        })
+    });
+    is_better && lengths > 0
+}
+
+/// Which method is best at a length past training, and how sure that is. None is called best where
+/// there is nothing to choose from, where all are at chance, and where the first ones print the
+/// same mean.
+fn best(setting: &Setting<'_>, len: usize) -> String {
+    let metric = setting.lead();
+    // Nothing is said of methods that have not converged, so they are no rivals either.
+    let methods = setting.methods.iter();
+    let points: Vec<Point> = methods.map(|m| setting.score(m, metric, len)).collect();
+    let numbered = points.iter().enumerate();
+    let mut rows: Vec<(usize, Estimate)> = numbered
+        .filter_map(|(i, p)| Some((i, p.estimate?)))
+        .collect();
+    rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+    let name = |at: usize| setting.methods[at].name.clone();
+    let text = |at: usize| point_text(metric, &points[at]);
+    let number = |value: f64| metric::number(value, metric::decimals(metric, value));
+    match rows[..] {
+        _ if setting.methods.len() < 2 => return String::new(),
+        [] => return String::new(),
+        [(only, _)] => {
+            return format!(
+                "; at {len} there is no other method to compare with {} ({})",
+                name(only),
+                text(only)
+            );
+        }
+        _ => {}
+    }
+    if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
+        return match metric::chance(setting.task, metric) {
+            None => format!("; at {len} every {metric} is {}", number(0.0)),
+            Some(c) => format!(
+                "; at {len} no method is shown to have a better {metric} than chance ({})",
+                number(c)
+            ),
+        };
+    }
+    let (first, estimate) = rows[0];
+    let tied = rows
+        .iter()
+        .take_while(|(_, e)| number(e.mean) == number(estimate.mean));
+    let tied: Vec<String> = tied.map(|(at, _)| name(*at)).collect();
+    if tied.len() > 1 {
+        return format!(
+            "; at {len} the {} {metric}, {}, is that of {}",
+            extreme(metric),
+            number(estimate.mean),
+            and(&tied)
+        );
+    }
+    let (sign, why) = certainty(setting, &rows, points[first].is_whole());
+    format!(
+        "; at {len} the {sign} {metric} is that of {} ({}; {why})",
+        name(first),
+        text(first)
+    )
+}
+
+fn extreme(metric: &str) -> &'static str {
+    if metric::lower_is_better(metric) {
+        "lowest"
+    } else {
+        "highest"
+    }
+}
+
+/// Whether the first method is called best or only lowest or highest, and why. `rows`: best first,
+/// not empty; `is_whole`: whether every seed of the first gave a number.
+fn certainty(
+    setting: &Setting<'_>,
+    rows: &[(usize, Estimate)],
+    is_whole: bool,
+) -> (&'static str, String) {
+    let metric = setting.lead();
+    let name = |at: usize| setting.methods[at].name.clone();
+    let estimate = rows[0].1;
+    let rivals: Vec<&(usize, Estimate)> = rows[1..]
+        .iter()
+        .filter(|(_, e)| !estimate.is_separated_from(e))
+        .collect();
+    let why = if estimate.interval.is_none() {
+        "one seed: no ranking".into()
+    } else if !is_whole {
+        "not all of its seeds gave a number: no ranking".into()
+    } else if setting.is_at_chance(metric, &estimate) {
+        "its interval holds chance".into()
+    } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
+        format!("{} has one seed: no ranking", name(*rival))
+    } else if rivals.is_empty() {
+        return ("best", "its interval touches no other".into());
+    } else {
+        let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
+        let which = if names.len() > 1 { "those" } else { "that" };
+        format!("its interval touches {which} of {}", and(&names))
+    };
+    (extreme(metric), why)
+}
+
+/// Where no method does better than chance in length by the leading metric: another share that
+/// distinguishes the methods there.
+fn another_metric(setting: &Setting<'_>) -> String {
+    let (lead, Some(len)) = (setting.lead(), setting.in_length) else {
+        return String::new();
+    };
+    let points = |metric: &str| -> Vec<(&str, Estimate)> {
+        let methods = setting.methods.iter();
+        methods
+            .filter_map(|m| Some((m.name.as_str(), setting.point(m, metric, len).estimate?)))
+            .collect()
+    };
+    let leading = points(lead);
+    if leading.len() < 2 || !leading.iter().all(|(_, e)| setting.is_at_chance(lead, e)) {
+        return String::new();
+    }
+    let others = setting.metrics.iter();
+    for metric in others.filter(|m| *m != lead && metric::is_share(m)) {
+        let mut rows = points(metric);
+        rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+        let [first, .., last] = &rows[..] else {
+            continue;
+        };
+        let text =
+            |row: &(&str, Estimate)| format!("{} ({})", row.0, estimate_text(metric, &row.1));
+        let is_one_seed = first.1.interval.is_none() && first.1.mean > last.1.mean;
+        if is_one_seed || first.1.is_separated_from(&last.1) {
+            let how = if is_one_seed {
+                " (one seed: no test)"
+            } else {
+                ""
+            };
+            return format!(
+                "; {lead} at {len} does not distinguish the methods, {metric} does{how}: from {} \
+                 down to {}",
+                text(first),
+                text(last)
+            );
+        }
+    }
+    String::new()
+}
+
+/// Why no method has a score in length; none where one has.
+fn untested(setting: &Setting<'_>) -> Option<String> {
+    let mut methods = setting.methods.iter();
+    if methods.any(|m| setting.converged(m) != InLength::Untested) {
+        return None;
+    }
+    let len = setting.in_length?;
+    let lead = setting.lead();
+    let methods = setting.methods.iter();
+    let absent = methods.flat_map(|m| setting.point(m, lead, len).absent);
+    Some(absent_text(&absent.collect()))
+}

@@ -1,0 +1,64 @@
+//! The report on a terminal: the finding and the leading table of each setting.
+
+use crate::document::{Document, Mark, Table};
+use records::text::{printable, ruled_table};
+use std::fmt::Write as _;
+
+/// The finding and the leading table of each setting.
+pub(crate) fn terminal(document: &Document) -> String {
+    let mut out = String::new();
+    for section in &document.sections {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(
+            out,
+            "{}, {}",
+            printable(&section.lead.title),
+            printable(&section.name)
+        );
+        let _ = writeln!(out, "{}", table(&section.lead));
+        for remark in &section.lead.remarks {
+            let _ = writeln!(out, "{}", printable(remark));
+        }
+        if section
+            .lead
+            .rows
+            .iter()
+            .flatten()
+            .any(|c| c.mark == Mark::Best)
+        {
+            out.push_str(
+                "* best of its column: better than chance, its 95 % interval touches no other\n",
+            );
+        }
+        if section.lead.rows.iter().flatten().any(|c| c.is_learning) {
+            out.push_str("† still learning: see the last column\n");
+        }
+        let _ = writeln!(out, "{}", printable(&section.finding));
+    }
+    for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
+        let _ = write!(out, "\n{}\n", printable(&chapter.summary));
+    }
+    out
+}
+
+/// The leading table of a section, its best cells starred, those of methods that are still learning
+/// with a dagger.
+fn table(lead: &Table) -> String {
+    let mut table = ruled_table();
+    table.force_no_tty();
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table.set_header(lead.columns.iter().map(|c| printable(c)));
+    for row in &lead.rows {
+        table.add_row(row.iter().map(|c| {
+            let best = if c.mark == Mark::Best { " *" } else { "" };
+            let learning = if c.is_learning { " †" } else { "" };
+            format!("{}{best}{learning}", printable(&c.text))
+        }));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    }
+    table.trim_fmt()
+}

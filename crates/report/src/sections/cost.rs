@@ -1,0 +1,110 @@
+//! What each method costs, beside its score: parameters, speed, memory and time.
+
+use crate::captions::{definition, keys, seeds_sentence, slug};
+use crate::document::{Cell, Table};
+use crate::spec::{ReportSpec, RunTimings};
+use records::analysis::groups::{Group, Run};
+use records::analysis::point::point_parts;
+use records::analysis::setting::{Method, Setting};
+use records::stats;
+use records::text::thousands;
+use std::collections::BTreeSet;
+
+/// One table, or none where nothing was measured: parameters alone are with the runs.
+pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
+    let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
+    let is_shown = setting.methods.len() > 1 && runs.any(|run| timings(run, spec).is_some());
+    let table = is_shown.then(|| table(setting, spec));
+    table.into_iter().collect()
+}
+
+fn timings<'s>(run: &Run<'_>, spec: &'s ReportSpec) -> Option<&'s RunTimings> {
+    let id = (run.experiment.clone(), run.run_id.clone());
+    spec.timings.get(&id)
+}
+
+fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
+    let metric = setting.lead();
+    let ends: BTreeSet<usize> = setting
+        .in_length
+        .into_iter()
+        .chain(longest(setting))
+        .collect();
+    let mut columns = vec!["method".to_owned()];
+    columns.extend(ends.iter().map(|len| format!("{metric} at {len}")));
+    columns.extend(["parameters", "of the encoding"].map(String::from));
+    columns.extend(TIMED.map(String::from));
+    let row = |method: &Method| {
+        let group = &setting.groups[method.group];
+        let name = Cell::from(method.name.as_str());
+        let scores = ends.iter().map(|&len| {
+            let point = setting.score(method, metric, len);
+            Cell::number(point_parts(metric, &point))
+        });
+        let sizes = [
+            sizes(group, |run| run.model.parameters),
+            sizes(group, |run| run.model.encoding_parameters),
+        ];
+        let all = std::iter::once(name).chain(scores).chain(sizes);
+        all.chain(timed(group, spec)).collect()
+    };
+    let mut notes = "Speed, memory and time are those of training, means over the runs that were \
+                     measured; they depend on the machine. A training that is tested under several \
+                     variants has one cost. -: not measured."
+        .to_owned();
+    let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
+    if runs.any(|run| timings(run, spec).is_some_and(|t| t.runs_together > 1)) {
+        notes += " Of runs that were trained together each has the speed, memory and time of all.";
+    }
+    Table {
+        slug: slug(setting, "cost"),
+        title: "Score and cost".into(),
+        is_for_page: true,
+        caption: format!(
+            "{metric} in length and at the longest length, and what each method costs; {}. {}",
+            setting.name,
+            seeds_sentence(setting, metric),
+        ),
+        notes,
+        definition: definition(setting, metric),
+        columns,
+        rows: setting.methods.iter().map(row).collect(),
+        keys: keys(setting),
+        ..Table::default()
+    }
+}
+
+/// The longest length that most methods have a number for: beyond it few rows say anything.
+fn longest(setting: &Setting<'_>) -> Option<usize> {
+    let metric = setting.lead();
+    let has = |method: &&Method, len: usize| setting.point(method, metric, len).estimate.is_some();
+    let is_common = |len: &&usize| {
+        let having = setting.methods.iter().filter(|m| has(m, **len)).count();
+        2 * having > setting.methods.len()
+    };
+    setting.lengths.iter().rev().find(is_common).copied()
+}
+
+/// Columns of what was measured.
+const TIMED: [&str; 3] = ["tokens a second", "memory (MiB)", "training (s)"];
+
+fn sizes(group: &Group<'_>, of: fn(&Run<'_>) -> u64) -> Cell {
+    let values: BTreeSet<u64> = group.runs.iter().map(of).collect();
+    let texts: Vec<String> = values.into_iter().map(thousands).collect();
+    texts.join(" / ").into()
+}
+
+fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
+    let timings = || group.runs.iter().filter_map(|run| timings(run, spec));
+    let mean = |values: Vec<f64>| {
+        let mean = stats::mean(&values).filter(|mean| mean.is_finite() && *mean >= 0.0);
+        mean.map_or_else(|| "-".to_owned(), |mean| thousands(mean.round() as u64))
+    };
+    let memory = timings().filter_map(|t| t.peak_memory_bytes);
+    let memory = memory.map(|bytes| (bytes >> 20) as f64).collect();
+    let speed = timings().map(|t| t.tokens_per_sec).collect();
+    let secs = timings().map(|t| t.train_secs).collect();
+    [speed, memory, secs]
+        .map(|values| mean(values).into())
+        .into()
+}

@@ -1,0 +1,163 @@
+//! One metric: methods by test lengths.
+
+use crate::captions::{definition, direction, keys, seeds_notes, seeds_sentence, slug};
+use crate::document::{Cell, Mark, Table};
+use crate::spec::ReportSpec;
+use records::analysis::point::{Point, difference_point_parts, point_parts};
+use records::analysis::setting::Setting;
+use records::metric;
+use records::stats::Scale;
+
+/// Every metric but the leading one, whose table comes first.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let others = setting.metrics.iter().skip(1);
+    others.map(|metric| table(setting, metric)).collect()
+}
+
+/// The table of one metric.
+pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
+    let ranked = if setting.seeds().1 > 1 {
+        " Bold: the best; italic: within its noise."
+    } else {
+        ""
+    };
+    let rule = if setting.seeds().1 > 1 {
+        " Bold: the best of its column, its interval touching no other. Italic, where there is no \
+         such one: the best mean and those whose interval touches that of the best."
+    } else {
+        ""
+    };
+    let is_derived = metric::find(metric).is_some_and(|def| def.derived_from_loss.is_some());
+    let derived = match (is_derived, metric::scale(metric)) {
+        (false, _) => "",
+        (true, Scale::Linear) => " Derived from nats for each run, then averaged.",
+        (true, Scale::Log) => " Averaged in nats: exp of the mean loss.",
+    };
+    let (mut rows, keys) = rows(setting, metric);
+    let learning = setting
+        .has_halves()
+        .then(|| "half to all steps".to_string());
+    let learned = if learning.is_some() {
+        " Last column: the leading score in length with all steps against that with half of them, \
+         paired by seed. Grey, †: still learning, it moves by more than 3 %."
+    } else {
+        ""
+    };
+    if learning.is_some() {
+        mark_learning(setting, &mut rows, &keys);
+    }
+    Table {
+        slug: slug(setting, metric),
+        title: format!("{metric} by test length"),
+        caption: format!(
+            "{metric} ({}) by test length in {}; {}. {}{ranked}",
+            direction(metric),
+            setting.task.unit,
+            setting.name,
+            seeds_sentence(setting, metric),
+        ),
+        notes: format!("{}{derived}{rule}{learned}", seeds_notes(setting, metric))
+            .trim_start()
+            .into(),
+        definition: definition(setting, metric),
+        columns: std::iter::once("method".to_string())
+            .chain(setting.headings())
+            .chain(learning)
+            .collect(),
+        rows,
+        metric: Some(metric.into()),
+        keys,
+        ..Table::default()
+    }
+}
+
+/// Adds the column on half the steps, and marks the cells of methods that are still learning.
+/// `row_keys`: those of methods, empty for a row of the method above it.
+fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], row_keys: &[String]) {
+    let mut methods = setting.methods.iter();
+    let mut method = None;
+    for (row, key) in rows.iter_mut().zip(row_keys) {
+        let is_first = !key.is_empty();
+        if is_first {
+            method = methods.next();
+        }
+        let Some(method) = method else { continue };
+        let is_learning = setting.is_still_learning(method);
+        let number = difference_point_parts(setting.lead(), &setting.learning(method));
+        row.push(if is_first {
+            Cell::number(number)
+        } else {
+            "".into()
+        });
+        for cell in row.iter_mut().skip(1).filter(|cell| !cell.text.is_empty()) {
+            cell.is_learning = is_learning;
+        }
+    }
+}
+
+/// A row for each method, with marks on the best of each column, and one for the seeds that learned
+/// the task of methods of which some did not; and the keys of the rows.
+fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
+    let (mut rows, mut row_keys): (Vec<Vec<Cell>>, Vec<String>) = Default::default();
+    // Where a method's ranked score stands: by length.
+    let mut places: Vec<Vec<usize>> = Vec::new();
+    let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
+    for (method, key) in setting.methods.iter().zip(keys(setting)) {
+        let cells = |name: String, of: &dyn Fn(usize) -> Point| -> Vec<Cell> {
+            let points = setting.lengths.iter().map(|&len| of(len));
+            let points = points.map(|point| Cell::number(point_parts(metric, &point)));
+            std::iter::once(Cell::from(name)).chain(points).collect()
+        };
+        let own = rows.len();
+        let all = |len| setting.point(method, metric, len);
+        // Once for each method, in the leading table.
+        let training = if metric == setting.lead() {
+            method.training.as_str()
+        } else {
+            ""
+        };
+        rows.push(cells(method.name.clone() + training, &all));
+        row_keys.push(key);
+        let learned = setting.learned(method);
+        if learned.is_partial() {
+            let of_learned = |len| Point {
+                // The name of the row says how many.
+                failed: 0,
+                ..setting.of_learned(method, metric, len)
+            };
+            let name = format!("{}: the {} that learned", method.name, learned.ratio());
+            rows.push(cells(name, &of_learned));
+            // Not the row of the line in figures, which is of all seeds.
+            row_keys.push(String::new());
+        }
+        let last = rows.len() - 1;
+        let mut place = Vec::new();
+        for (column, &len) in columns.iter_mut().zip(&setting.lengths) {
+            let is_silent = setting.is_extrapolation_of_unconverged(method, len);
+            let is_past = len > setting.task.train_len && !is_silent;
+            place.push(if is_past { last } else { own });
+            column.push(if is_past {
+                setting.score(method, metric, len)
+            } else {
+                all(len)
+            });
+        }
+        places.push(place);
+    }
+    for (at, (column, &len)) in columns.iter().zip(&setting.lengths).enumerate() {
+        let is_ranked =
+            |at: usize| !setting.is_extrapolation_of_unconverged(&setting.methods[at], len);
+        if let Some(best) = setting.clear_best(column, metric) {
+            if is_ranked(best) {
+                rows[places[best][at]][at + 1].mark = Mark::Best;
+            }
+            continue;
+        }
+        for near in setting.near_best(column, metric) {
+            if is_ranked(near) {
+                rows[places[near][at]][at + 1].mark = Mark::Near;
+            }
+        }
+    }
+    (rows, row_keys)
+}

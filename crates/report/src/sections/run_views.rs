@@ -1,0 +1,228 @@
+//! The runs of a setting one by one: settings, scores, curves, timings, and the command that trains
+//! each again.
+
+use crate::document::{Cell, RunCurve, RunView, Table};
+use crate::spec::ReportSpec;
+use records::analysis::groups::{Group, Run};
+use records::analysis::setting::Setting;
+use records::metric;
+use records::record::{EvalStatus, RunStatus};
+use records::text::{self, thousands};
+use records::toml_text;
+
+/// Runs of one report that are listed.
+const MOST_RUNS: usize = 2000;
+
+/// One view for each run. `runs`: those of the whole report.
+pub(super) fn views(setting: &Setting<'_>, spec: &ReportSpec, runs: usize) -> Vec<RunView> {
+    if runs > MOST_RUNS {
+        return Vec::new();
+    }
+    // The curves of many runs would make up most of a page.
+    let points = match runs {
+        0..=200 => 60,
+        201..=600 => 40,
+        _ => 24,
+    };
+    let groups = setting.groups.iter();
+    let each = groups.flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+    each.map(|(group, run)| view(setting, spec, group, run, points))
+        .collect()
+}
+
+fn view(
+    setting: &Setting<'_>,
+    spec: &ReportSpec,
+    group: &Group<'_>,
+    run: &Run<'_>,
+    points: usize,
+) -> RunView {
+    let id = (run.experiment.clone(), run.run_id.clone());
+    RunView {
+        slug: format!("run-{}", run.run_id),
+        name: format!("{}, seed {}", group.name, run.seed),
+        facts: facts(spec, run),
+        scores: scores(setting, group, run),
+        curves: curves(setting, run, points),
+        command: command(spec, run),
+        link: spec.run_links.get(&id).cloned(),
+    }
+}
+
+fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
+    let status = match (&run.diverged, run.status) {
+        (Some(d), _) => format!("diverged at step {}: {} not finite", d.step, d.what),
+        (None, RunStatus::Diverged) => "diverged".into(),
+        (None, RunStatus::Ok) => String::new(),
+    };
+    let labels = run.labels.iter();
+    let labels: Vec<String> = labels
+        .map(|l| format!("{} = {}", l.key, toml_text::inline(&l.value)))
+        .collect();
+    let loss = run.train.final_loss_nats;
+    let loss = loss.map_or(String::new(), |loss| {
+        format!("{} nats", metric::number(loss, 4))
+    });
+    let id = (run.experiment.clone(), run.run_id.clone());
+    let timings = spec.timings.get(&id);
+    let mut facts = vec![
+        ("status", status),
+        ("run", run.run_id.clone()),
+        ("experiment", run.experiment.clone()),
+        ("config", text::list(&labels, 16)),
+        (
+            "parameters",
+            format!(
+                "{}, {} of the encoding",
+                thousands(run.model.parameters),
+                thousands(run.model.encoding_parameters)
+            ),
+        ),
+        (
+            "training",
+            format!(
+                "{} steps, {} tokens",
+                thousands(run.train.steps),
+                thousands(run.train.tokens)
+            ),
+        ),
+        ("final training loss", loss),
+    ];
+    if let Some(timings) = timings {
+        facts.push(("time", timings.sentence()));
+    }
+    let facts = facts.into_iter().filter(|(_, text)| !text.is_empty());
+    facts.map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// The leading metric by variant and test length.
+fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Table> {
+    let metric = setting.lead();
+    let lengths = setting.lengths.iter();
+    let lengths: Vec<usize> = lengths
+        .copied()
+        .filter(|len| {
+            group
+                .variants
+                .iter()
+                .any(|v| run.row(&v.name, *len).is_some())
+        })
+        .collect();
+    let cell = |variant: &str, len: usize| -> Cell {
+        let Some(row) = run.row(variant, len) else {
+            return "-".into();
+        };
+        match (row.status, metric::value(&run.task, row, metric)) {
+            (EvalStatus::Ok, Some((value, _))) if value.is_finite() => {
+                metric::number(value, metric::decimals(metric, value)).into()
+            }
+            (EvalStatus::Ok | EvalStatus::Diverged, _) => "diverged".into(),
+            (EvalStatus::Unsupported, _) => "unsupported".into(),
+            (EvalStatus::Skipped, _) => "skipped".into(),
+        }
+    };
+    let row = |variant: &str| {
+        let cells = lengths.iter().map(|len| cell(variant, *len));
+        std::iter::once(Cell::from(variant)).chain(cells).collect()
+    };
+    let lengths_text = lengths.iter().map(|len| setting.length(*len));
+    (!lengths.is_empty()).then(|| Table {
+        columns: std::iter::once(metric.to_owned())
+            .chain(lengths_text)
+            .collect(),
+        rows: group.variants.iter().map(|v| row(&v.name)).collect(),
+        ..Table::default()
+    })
+}
+
+/// Training loss, loss by position in the longest windows, and attention distance there.
+fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
+    let training = run.train.loss_curve.iter();
+    let training = training.map(|p| (p.step as f64, p.loss_nats)).collect();
+    let rows = || run.rows().into_iter().filter(|(v, _)| *v == super::TRAINED);
+    let longest = rows()
+        .filter(|(_, row)| !row.loss_by_position.is_empty())
+        .max_by_key(|(_, row)| row.test_len);
+    let positions = longest.map(|(_, row)| {
+        let middle = |from: usize, to: usize| (from as f64 + to as f64) / 2.0;
+        let bins = row.loss_by_position.iter();
+        let points = bins.map(|bin| (middle(bin.from, bin.to), bin.loss_nats));
+        RunCurve {
+            name: format!("loss by position at {}", setting.unit_count(row.test_len)),
+            x: "position".into(),
+            points: points.collect(),
+        }
+    });
+    let heads = setting.heads();
+    let distances = rows().max_by_key(|(_, row)| row.test_len).map(|(_, row)| {
+        let value = |metric: &str| metric::value(&run.task, row, metric).map(|(value, _)| value);
+        let points = heads.iter().enumerate();
+        let points = points.filter_map(|(x, (_, name))| Some((x as f64 + 1.0, value(name)?)));
+        RunCurve {
+            name: format!("attention distance at {}", setting.unit_count(row.test_len)),
+            x: "head".into(),
+            points: points.collect(),
+        }
+    });
+    let training = RunCurve {
+        name: "training loss".into(),
+        x: "step".into(),
+        points: training,
+    };
+    let all = [Some(training), positions, distances].into_iter().flatten();
+    let drawable = all.map(|mut curve| {
+        // Differences of larger numbers are not finite.
+        curve
+            .points
+            .retain(|(x, y)| x.abs() <= 1e150 && y.abs() <= 1e150);
+        let every = curve.points.len().div_ceil(most).max(1);
+        curve.points = curve.points.into_iter().step_by(every).collect();
+        curve
+    });
+    drawable.filter(|curve| curve.points.len() > 1).collect()
+}
+
+/// A shell command that trains this run alone from its experiment's config into a new directory,
+/// in pieces: what differs between the seeds of a method is one. It runs in the directory of the
+/// page; there is none for a run whose config is not known.
+fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
+    let is_word = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    if run.evaluation_of.is_some() || !is_word(&run.experiment) || run.experiment.starts_with('-') {
+        return Vec::new();
+    }
+    // Without axes a run is labelled by the kind of its encoding, which the config has.
+    let axes = run
+        .labels
+        .iter()
+        .filter(|l| !(l.key == "model.pe" && l.value.is_string()));
+    let mut arguments = String::new();
+    for label in axes {
+        if !label.key.split('.').all(is_word) || !toml_text::is_possible(&label.value) {
+            return Vec::new();
+        }
+        let value = format!("{}={}", label.key, toml_text::inline(&label.value));
+        arguments.push(' ');
+        arguments.push_str(&quoted(&value));
+    }
+    let id = (run.experiment.clone(), run.run_id.clone());
+    let Some(path) = spec.configs.get(&id) else {
+        return Vec::new();
+    };
+    let is_plain = path.split('/').all(|part| part.is_empty() || is_word(part));
+    let config = if is_plain { path.clone() } else { quoted(path) };
+    vec![
+        format!("longreach run {config} 'seeds=["),
+        run.seed.to_string(),
+        format!("]'{arguments} --runs \"$(mktemp -d)\""),
+    ]
+}
+
+/// A word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

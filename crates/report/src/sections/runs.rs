@@ -1,0 +1,139 @@
+//! Sizes, training and status of the runs behind the tables.
+
+use crate::captions::{seeds_notes, seeds_sentence, slug};
+use crate::document::{Cell, Table};
+use crate::spec::ReportSpec;
+use records::analysis::groups::Group;
+use records::analysis::point::estimate_text;
+use records::analysis::setting::Setting;
+use records::metric;
+use records::record::RunStatus;
+use records::stats::Estimate;
+use records::text::{self, list, thousands};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// One table.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let chance = metric::chance(setting.task, metric::LOSS_NATS);
+    let chance = chance.map_or(String::new(), |c| format!(" Chance: {c:.3}."));
+    let stop = stop_in_words(setting);
+    let mut columns = vec![
+        "method",
+        "parameters",
+        "of the encoding",
+        "final training loss",
+        "seeds",
+        "runs",
+    ];
+    if stop.is_some() {
+        columns.push("steps");
+    }
+    let rows = setting.groups.iter().map(|group| {
+        let steps = stop.is_some().then(|| steps(group).into());
+        row(group).into_iter().chain(steps).collect()
+    });
+    vec![Table {
+        slug: slug(setting, "runs"),
+        title: "Runs".into(),
+        caption: format!(
+            "Runs behind the tables; {}. {}",
+            setting.name,
+            seeds_sentence(setting, metric::LOSS_NATS),
+        ),
+        notes: format!(
+            "Final training loss: nats per counted token over the last tenth of the \
+             steps.{chance}{}{}",
+            stop.iter()
+                .map(|stop| format!(" {stop}"))
+                .collect::<String>(),
+            seeds_notes(setting, metric::LOSS_NATS),
+        ),
+        columns: columns.into_iter().map(String::from).collect(),
+        rows: rows.collect(),
+        ..Table::default()
+    }]
+}
+
+/// What ended trainings early, and how the column of steps is to be read; none without `train.stop`.
+fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
+    let mut rules = BTreeSet::new();
+    for run in setting.groups.iter().flat_map(|group| &group.runs) {
+        let Some(stop) = run.spec.get("train").and_then(|train| train.get("stop")) else {
+            continue;
+        };
+        let bound = |key: &str| stop.get(key).and_then(Value::as_f64);
+        let bound = match (bound("at_least"), bound("at_most")) {
+            (Some(bound), _) => format!("at least {bound}"),
+            (_, bound) => format!("at most {}", bound.unwrap_or_default()),
+        };
+        rules.insert(format!(
+            "{} was {bound} on selection rows at the training length, measured every {} steps",
+            text::name(
+                stop.get("metric").and_then(Value::as_str).unwrap_or("?"),
+                40
+            ),
+            thousands(
+                stop.get("every")
+                    .and_then(Value::as_u64)
+                    .unwrap_or_default()
+            ),
+        ));
+    }
+    let rules: Vec<String> = rules.into_iter().collect();
+    (!rules.is_empty()).then(|| {
+        format!(
+            "Steps: the median over seeds, then the least and the most; a training ended once {}, \
+             or after all its steps.",
+            rules.join(", or once ")
+        )
+    })
+}
+
+/// The steps that the seeds of a method took: the median, the least and the most.
+fn steps(group: &Group<'_>) -> String {
+    let mut steps: Vec<u64> = group.runs.iter().map(|run| run.train.steps).collect();
+    steps.sort_unstable();
+    let (Some(least), Some(most)) = (steps.first(), steps.last()) else {
+        return "-".into();
+    };
+    let median = u64::midpoint(steps[(steps.len() - 1) / 2], steps[steps.len() / 2]);
+    match least == most {
+        true => thousands(median),
+        false => format!(
+            "{} ({} to {})",
+            thousands(median),
+            thousands(*least),
+            thousands(*most)
+        ),
+    }
+}
+
+fn row(group: &Group<'_>) -> Vec<Cell> {
+    let runs = &group.runs;
+    let distinct = |values: BTreeSet<u64>| -> Cell {
+        let texts: Vec<String> = values.into_iter().map(thousands).collect();
+        texts.join(" / ").into()
+    };
+    let losses: Vec<f64> = runs
+        .iter()
+        .filter_map(|r| r.train.final_loss_nats)
+        .filter(|l| l.is_finite())
+        .collect();
+    let loss = Estimate::of_mean(&losses);
+    let loss = loss.map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
+    let ok = runs.iter().filter(|r| r.status == RunStatus::Ok).count();
+    let mut status = format!("{ok} ok");
+    if ok < runs.len() {
+        status = format!("{status}, {} diverged", runs.len() - ok);
+    }
+    let seeds: Vec<String> = runs.iter().map(|r| r.seed.to_string()).collect();
+    vec![
+        group.name.as_str().into(),
+        distinct(runs.iter().map(|r| r.model.parameters).collect()),
+        distinct(runs.iter().map(|r| r.model.encoding_parameters).collect()),
+        loss.into(),
+        list(&seeds, 8).into(),
+        status.into(),
+    ]
+}

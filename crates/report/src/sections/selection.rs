@@ -1,0 +1,122 @@
+//! What each method chose under `[select]`, and what else it tried.
+
+use crate::document::{Cell, Table};
+use crate::spec::ReportSpec;
+use records::analysis::groups::Group;
+use records::analysis::setting::Setting;
+use records::metric;
+use records::record::{Candidate, Selected};
+use records::text;
+
+/// A table of choices, and one of everything that was tried, folded away; none where nothing was
+/// chosen.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let chosen: Vec<(&Group<'_>, &Selected)> = setting
+        .groups
+        .iter()
+        .filter_map(|group| Some((group, group.runs.first()?.selected.as_ref()?)))
+        .collect();
+    let Some((_, first)) = chosen.first() else {
+        return Vec::new();
+    };
+    let slug = |name: &str| match setting.slug.as_str() {
+        "" => name.to_owned(),
+        slug => format!("{slug}-{name}"),
+    };
+    let seeds: Vec<String> = first.seeds.iter().map(u64::to_string).collect();
+    let caption = format!(
+        "Chosen by {} at {} on rows that no result is scored on, mean of seeds {}, {} steps; {}.",
+        text::name(&first.by, 40),
+        setting.unit_count(first.test_len),
+        text::list(&seeds, 12),
+        first.steps,
+        setting.name
+    );
+    let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    vec![
+        Table {
+            slug: slug("selection"),
+            title: "Chosen values".into(),
+            caption: caption.clone(),
+            notes:
+                "Equal scores are decided by the loss. An edge is the first or the last value \
+                    tried: a better one may lie beyond. The last column is how much the score moves \
+                    between the two best."
+                    .into(),
+            columns: columns(&[
+                "method",
+                "chosen",
+                "score",
+                "next best",
+                "its score",
+                "moves by",
+            ]),
+            rows: chosen
+                .iter()
+                .map(|(group, selected)| row(group, selected))
+                .collect(),
+            ..Table::default()
+        },
+        Table {
+            slug: slug("selection-tried"),
+            title: "Everything tried".into(),
+            caption,
+            is_folded: true,
+            columns: columns(&["method", "values", "score", "by seed"]),
+            rows: chosen
+                .iter()
+                .flat_map(|(group, selected)| tried(group, selected))
+                .collect(),
+            ..Table::default()
+        },
+    ]
+}
+
+fn row(group: &Group<'_>, selected: &Selected) -> Vec<Cell> {
+    let values = |candidate: Option<&Candidate>| candidate.map_or("-".into(), shown);
+    let score = |score: Option<f64>| score.map_or("-".into(), |score| number(selected, score));
+    let chosen = selected.chosen();
+    let edge = match selected.at_edge()[..] {
+        [] => "",
+        _ => " (edge)",
+    };
+    let (best, next) = (
+        chosen.and_then(Candidate::mean),
+        selected.next().and_then(Candidate::mean),
+    );
+    let moves = best.zip(next).map(|(best, next)| next - best);
+    vec![
+        group.name.as_str().into(),
+        (values(chosen) + edge).into(),
+        score(best).into(),
+        values(selected.next()).into(),
+        score(next).into(),
+        moves.map_or("-".into(), |by| format!("{by:+.4}")).into(),
+    ]
+}
+
+fn tried(group: &Group<'_>, selected: &Selected) -> Vec<Vec<Cell>> {
+    let row = |candidate: &&Candidate| -> Vec<Cell> {
+        let by_seed = candidate.scores.iter();
+        let by_seed = by_seed.map(|score| score.map_or("-".into(), |s| number(selected, s)));
+        let by_seed: Vec<String> = by_seed.collect();
+        let mean = candidate.mean();
+        vec![
+            group.name.as_str().into(),
+            shown(candidate).into(),
+            mean.map_or("-".into(), |mean| number(selected, mean))
+                .into(),
+            by_seed.join(", ").into(),
+        ]
+    };
+    selected.ranked().iter().map(row).collect()
+}
+
+fn shown(candidate: &Candidate) -> String {
+    text::name(&candidate.text(), 120)
+}
+
+/// With one digit more than a table of scores: neighbours of a sweep lie close.
+fn number(selected: &Selected, score: f64) -> String {
+    metric::number(score, metric::decimals(&selected.by, score) + 1)
+}

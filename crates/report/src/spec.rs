@@ -1,0 +1,109 @@
+//! What a report should contain.
+
+use records::claims::Claims;
+use records::text::thousands;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As [`ReportSpec::baseline`]: the first method of each setting, in the order of its tables.
+pub const FIRST_METHOD: &str = "first";
+
+/// A format of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// `report.md`, with the figures as SVG files beside it.
+    Md,
+    /// `report.html`, one page that needs nothing else.
+    Html,
+    /// `results.csv`, long form: one row for each number. `summaries.csv`: one for each mean over
+    /// seeds of what is made of them.
+    Csv,
+    /// `tables.tex`, booktabs tables to include.
+    Tex,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Format; 4] = [Format::Md, Format::Html, Format::Csv, Format::Tex];
+}
+
+/// What a report should contain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportSpec {
+    /// Its heading.
+    pub title: String,
+    /// Which files.
+    pub formats: BTreeSet<Format>,
+    /// The method others are compared with, seed by seed: its name, or [`FIRST_METHOD`] for the
+    /// first of each setting.
+    pub baseline: Option<String>,
+    /// Claims of a source to evaluate on the records, with published numbers; without any there is
+    /// no such chapter.
+    pub claims: Claims,
+    /// Whether to evaluate the committed assertions on the records.
+    pub assertions: bool,
+    /// Texts of labels and names of variants in the order of the tables; all others follow in
+    /// canonical order.
+    pub order: Vec<String>,
+    /// Relative paths to the directories of runs by experiment and run id, for links.
+    pub run_links: BTreeMap<(String, String), String>,
+    /// Relative paths of configs that plan a run, by experiment and run id: for links, and for the
+    /// command that trains it again, both in pages.
+    pub configs: BTreeMap<(String, String), String>,
+    /// What runs cost, by experiment and run id, where it was measured.
+    pub timings: BTreeMap<(String, String), RunTimings>,
+    /// Further notes, printed at the end of the report.
+    pub notes: Vec<String>,
+}
+
+/// What a run cost on the machine that ran it. It is no part of a record, which does not depend on
+/// the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunTimings {
+    /// Seconds of training.
+    pub train_secs: f64,
+    /// Tokens trained on per second.
+    pub tokens_per_sec: f64,
+    /// Largest resident memory in training, in bytes, where the system reports it.
+    pub peak_memory_bytes: Option<u64>,
+    /// Seconds of evaluation.
+    pub eval_secs: f64,
+    /// Runs that were trained together: the figures of training are those of all of them. 0 where
+    /// it was trained alone.
+    pub runs_together: usize,
+}
+
+impl RunTimings {
+    /// `trained for 12.3 s, 54,000 tokens a second, ...`
+    pub(crate) fn sentence(&self) -> String {
+        let memory = self.peak_memory_bytes.map_or(String::new(), |bytes| {
+            format!(", {} MiB at most", thousands(bytes >> 20))
+        });
+        let together = match self.runs_together {
+            0 | 1 => String::new(),
+            runs => format!(" as one of {runs} runs"),
+        };
+        format!(
+            "trained for {:.1} s{together}, {} tokens a second{memory}; evaluated for {:.1} s",
+            self.train_secs,
+            thousands(self.tokens_per_sec.max(0.0).round() as u64),
+            self.eval_secs
+        )
+    }
+}
+
+impl Default for ReportSpec {
+    fn default() -> Self {
+        Self {
+            title: "Longreach report".into(),
+            formats: Format::ALL.into(),
+            baseline: None,
+            claims: Claims::default(),
+            assertions: false,
+            order: Vec::new(),
+            run_links: BTreeMap::new(),
+            configs: BTreeMap::new(),
+            timings: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+}

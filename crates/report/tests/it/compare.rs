@@ -1,0 +1,81 @@
+//! Comparison of two sets of records: what is equal, what differs, and by how much.
+
+use crate::common::*;
+use records::RunRecord;
+use records::compare::{Closeness, Comparison};
+
+fn pair() -> (Vec<RunRecord>, Vec<RunRecord>) {
+    (text_experiment(), text_experiment())
+}
+
+#[test]
+fn a_repetition_by_another_build_is_identical_in_any_order() {
+    let (a, mut b) = pair();
+    b.reverse();
+    for record in &mut b {
+        record.environment.commit = "another".into();
+        record
+            .evals
+            .iter_mut()
+            .for_each(|row| row.thin_positions(1));
+    }
+    let compared = Comparison::of(&a, &b);
+    assert!(compared.is_identical(), "{compared}");
+    assert_eq!(
+        compared.to_string(),
+        format!("{0} of {0} runs in both are identical", a.len())
+    );
+}
+
+#[test]
+fn every_difference_is_named_with_its_size() {
+    let (a, mut b) = pair();
+    b[0].model.weights_blake3 = hex("others");
+    let loss = b[0].evals[0].metrics.get_mut("loss_nats").unwrap();
+    let before = loss.value;
+    loss.value += 0.25;
+    b[1].train.final_loss_nats = Some(9.0);
+    let gone = b.pop().unwrap();
+    let compared = Comparison::of(&a, &b);
+    assert!(!compared.is_identical());
+    assert_eq!(
+        (compared.identical, compared.different.len()),
+        (a.len() - 3, 2)
+    );
+    assert_eq!(compared.largest["loss_nats"], [before, before + 0.25]);
+    let said = compared.to_string();
+    for part in [
+        "weights, 1 scores",
+        "training loss",
+        "only in the first",
+        &gone.run_id,
+        "largest change of loss_nats",
+    ] {
+        assert!(said.contains(part), "`{part}` is missing:\n{said}");
+    }
+    let back = Comparison::of(&b, &a);
+    assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
+}
+
+#[test]
+fn nan_is_within_no_tolerance_in_whichever_run_it_is() {
+    let (a, _) = pair();
+    assert!(Closeness::of(&a, &a, 0.0).is_within());
+    for run in 0..a.len() {
+        let (_, mut b) = pair();
+        b[run].train.loss_curve[0].loss_nats = f64::NAN;
+        let compared = Closeness::of(&a, &b, f64::INFINITY);
+        assert!(compared.largest().is_nan());
+        assert!(!compared.is_within(), "NaN in run {run} passes");
+    }
+}
+
+#[test]
+fn a_seed_that_differs_is_named() {
+    let first = text_experiment();
+    let mut second = first.clone();
+    second[0].seed = 77;
+    let compared = Comparison::of(&first, &second);
+    assert!(!compared.is_identical());
+    assert_eq!(compared.different[0].what, ["seed"]);
+}

@@ -1,0 +1,216 @@
+//! Two sets of records compared: pairs, differences of configs, and verdicts.
+
+use crate::common::*;
+use longreach_report::{ComparisonSpec, ReportError, ScoreComparison, Verdict};
+use records::RunRecord;
+use serde_json::json;
+
+fn compare(a: &[RunRecord], b: &[RunRecord], spec: &ComparisonSpec) -> ScoreComparison {
+    ScoreComparison::of(("runs/before", a), ("runs/after", b), spec).unwrap()
+}
+
+/// The records of another experiment: other ids, other specs.
+fn wider(mut records: Vec<RunRecord>) -> Vec<RunRecord> {
+    for record in &mut records {
+        record.run_id = hex(&format!("wider {}", record.run_id));
+        record.experiment = "wider".into();
+        record.spec["model"]["d_model"] = json!(128);
+        record.spec["model"]["d_ff"] = json!(512);
+        record.environment.commit = "4567def".into();
+    }
+    records
+}
+
+/// Adds `by` plus a share of the seed to the loss of a method at a length.
+fn shift(records: &mut [RunRecord], method: &str, len: usize, by: f64, per_seed: f64) {
+    for record in records.iter_mut().filter(|r| r.labels[0].text == method) {
+        let seed = record.seed as f64;
+        for row in record.evals.iter_mut().filter(|row| row.test_len == len) {
+            let loss = row.metrics.get_mut("loss_nats").unwrap();
+            loss.value += by + per_seed * seed;
+        }
+    }
+}
+
+fn verdict(sides: &ScoreComparison, method: &str, len: usize) -> Verdict {
+    let scores = &sides.settings[0].scores;
+    let is_it = |s: &&longreach_report::Score| s.method == method && s.test_len == len;
+    scores.iter().find(is_it).unwrap().verdict
+}
+
+#[test]
+fn a_set_beside_itself_is_equal_throughout() {
+    let records = text_experiment();
+    let sides = compare(&records, &records, &ComparisonSpec::default());
+    let total: usize = sides.settings.iter().map(|s| s.scores.len()).sum();
+    assert!(total > 0);
+    assert_eq!(sides.count(Verdict::Equal), total);
+    assert!(sides.config.is_empty() && sides.environment.is_empty());
+    assert!(!sides.has_regressed() && sides.covers_first());
+    assert_eq!(
+        sides.runs_in_both,
+        records.iter().filter(|r| r.evaluation_of.is_none()).count()
+    );
+}
+
+#[test]
+fn regressions_are_distinguished_from_noise_and_gains() {
+    let before = text_experiment();
+    let (near, far) = (before[0].evals[0].test_len, before[0].evals[1].test_len);
+    let mut after = wider(before.clone());
+    shift(&mut after, "rope", near, 0.5, 0.01);
+    shift(&mut after, "rope", far, -0.5, 0.01);
+    shift(&mut after, "alibi", near, 0.01, -0.01);
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert_eq!(verdict(&sides, "rope", near), Verdict::Worse);
+    assert_eq!(verdict(&sides, "rope", far), Verdict::Better);
+    assert_eq!(verdict(&sides, "alibi", near), Verdict::NotShown);
+    assert_eq!(sides.runs_in_both, 0);
+    assert!(sides.has_regressed() && sides.covers_first());
+    insta::assert_snapshot!("text", sides.text(false));
+
+    // The other way round what was worse is better.
+    let back = compare(&after, &before, &ComparisonSpec::default());
+    assert_eq!(verdict(&back, "rope", near), Verdict::Better);
+    assert_eq!(verdict(&back, "rope", far), Verdict::Worse);
+
+    // A generous tolerance accepts all of it, a narrow one none of it.
+    for (tolerance, regressed) in [(10.0, false), (1e-6, true)] {
+        let spec = ComparisonSpec {
+            tolerance: Some(tolerance),
+            ..ComparisonSpec::default()
+        };
+        assert_eq!(
+            compare(&before, &after, &spec).has_regressed(),
+            regressed,
+            "{tolerance}"
+        );
+    }
+}
+
+#[test]
+fn configs_are_compared_by_method() {
+    let before = text_experiment();
+    let mut after = wider(before.clone());
+    for record in after.iter_mut().filter(|r| r.labels[0].text == "rope") {
+        record.spec["train"]["lr"] = json!(3e-3);
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    let keys: Vec<(&str, bool)> = sides
+        .config
+        .iter()
+        .map(|change| (change.key.as_str(), change.methods.is_empty()))
+        .collect();
+    // What follows from another setting is left out.
+    assert_eq!(keys, [("model.d_model", true), ("train.lr", false)]);
+    assert_eq!(sides.config[1].first.as_deref(), Some("0.001"));
+    assert!(sides.equal_settings > 5);
+}
+
+#[test]
+fn what_only_one_set_has_is_named() {
+    let before = text_experiment();
+    let mut after = wider(before.clone());
+    after.retain(|r| r.labels[0].text != "alibi");
+    let last = before[0]
+        .evals
+        .iter()
+        .map(|row| row.test_len)
+        .max()
+        .unwrap();
+    for record in &mut after {
+        record.evals.retain(|row| row.test_len != last);
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert!(!sides.covers_first());
+    let setting = &sides.settings[0];
+    assert_eq!(setting.only_first, ["alibi"]);
+    assert_eq!(setting.lengths_only_first, [last]);
+    let back = compare(&after, &before, &ComparisonSpec::default());
+    assert!(back.covers_first());
+    assert_eq!(back.settings[0].only_second, ["alibi"]);
+}
+
+#[test]
+fn a_number_that_is_gone_is_a_regression() {
+    let before = text_experiment();
+    let mut after = wider(before.clone());
+    let len = before[0].evals[0].test_len;
+    for record in after.iter_mut().filter(|r| r.labels[0].text == "rope") {
+        for row in record.evals.iter_mut().filter(|row| row.test_len == len) {
+            row.status = records::record::EvalStatus::Diverged;
+            row.metrics.clear();
+        }
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert_eq!(verdict(&sides, "rope", len), Verdict::Lost);
+    assert!(sides.has_regressed());
+    assert_eq!(
+        verdict(
+            &compare(&after, &before, &ComparisonSpec::default()),
+            "rope",
+            len
+        ),
+        Verdict::Gained
+    );
+}
+
+#[test]
+fn one_seed_has_no_test_but_a_tolerance() {
+    let all = text_experiment();
+    let before: Vec<RunRecord> = all
+        .iter()
+        .filter(|r| r.seed == all[0].seed)
+        .cloned()
+        .collect();
+    let len = before[0].evals[0].test_len;
+    let mut after = wider(before.clone());
+    shift(&mut after, "rope", len, 0.5, 0.0);
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert_eq!(verdict(&sides, "rope", len), Verdict::OneSeed);
+    assert!(!sides.has_regressed());
+    let spec = ComparisonSpec {
+        tolerance: Some(1e-3),
+        ..ComparisonSpec::default()
+    };
+    assert!(compare(&before, &after, &spec).has_regressed());
+    for record in &mut after {
+        record.seed = 7;
+        record.spec["seed"] = json!(7);
+    }
+    let other = compare(&before, &after, &ComparisonSpec::default());
+    assert_eq!(verdict(&other, "rope", len), Verdict::NoSeed);
+}
+
+#[test]
+fn another_text_is_not_compared() {
+    let before = text_experiment();
+    let mut after = wider(before.clone());
+    for record in &mut after {
+        let corpus = record.task.corpus.as_mut().unwrap();
+        corpus.blake3 = hex("another text");
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert!(sides.settings.is_empty() && !sides.covers_first());
+    assert_eq!((sides.only_first.len(), sides.only_second.len()), (1, 1));
+    insta::assert_snapshot!("another_text", sides.text(false));
+}
+
+#[test]
+fn shares_and_other_metrics() {
+    let before = copy_experiment(3);
+    let after = wider(before.clone());
+    let spec = ComparisonSpec {
+        metric: Some("token_accuracy".into()),
+        ..ComparisonSpec::default()
+    };
+    let refused = ScoreComparison::of(("a", &before), ("b", &after), &spec);
+    match refused {
+        Ok(sides) => assert_eq!(sides.settings[0].metric, "token_accuracy"),
+        Err(error) => insta::assert_snapshot!("unknown_metric", error),
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert_eq!(sides.settings[0].metric, "exact_match");
+    let empty = ScoreComparison::of(("a", &before), ("b", &[]), &ComparisonSpec::default());
+    assert!(matches!(empty, Err(ReportError::Empty { .. })));
+}

@@ -1,0 +1,223 @@
+//! Runs with half the steps and runs of selection sweeps: what they show, and that they are counted
+//! nowhere else.
+
+use crate::common::*;
+use longreach_report::{
+    ComparisonSpec, Format, Report, ReportError, ReportSpec, ScoreComparison, report,
+};
+use records::claims::{Claims, Verdict};
+use records::record::RunRecord;
+use serde_json::json;
+
+fn text(report: &Report, name: &str) -> String {
+    String::from_utf8(report.file(name).unwrap().to_vec()).unwrap()
+}
+
+fn spec(formats: &[Format]) -> ReportSpec {
+    ReportSpec {
+        title: "Long enough?".into(),
+        formats: formats.iter().copied().collect(),
+        ..ReportSpec::default()
+    }
+}
+
+/// The same run with half the steps, its losses higher by `more` nats.
+fn half(run: &RunRecord, more: f64) -> RunRecord {
+    let mut half = run.clone();
+    half.half_of = Some(run.run_id.clone());
+    half.run_id = hex(&format!("half of {}", run.run_id));
+    half.train.steps /= 2;
+    half.spec["train"]["steps"] = 1000.into();
+    for row in &mut half.evals {
+        for (name, metric) in &mut row.metrics {
+            if name == "loss_nats" {
+                metric.value += more;
+            } else {
+                metric.value -= more;
+            }
+        }
+    }
+    half
+}
+
+/// A run of a selection sweep for a result.
+fn selection(run: &RunRecord) -> RunRecord {
+    let mut sweep = run.clone();
+    sweep.seed += 100;
+    sweep.spec["seed"] = sweep.seed.into();
+    sweep.run_id = hex(&format!("selection {}", run.run_id));
+    sweep.spec["eval"]["rows"] = "selection".into();
+    sweep
+}
+
+/// Results; with their halves (rope moves by 0.05 nats, alibi by 0.01 and 0.02 by seed, NoPE has no
+/// halves) and with runs of a selection sweep.
+fn both() -> (Vec<RunRecord>, Vec<RunRecord>) {
+    let is_used = |r: &RunRecord| ["rope", "alibi", "nope"].contains(&r.labels[0].text.as_str());
+    let results: Vec<RunRecord> = text_experiment().into_iter().filter(is_used).collect();
+    let mut all = results.clone();
+    for run in &results {
+        match run.labels[0].text.as_str() {
+            "rope" => all.push(half(run, 0.05)),
+            "alibi" if run.seed < 3 => all.push(half(run, 0.01 * run.seed as f64)),
+            _ => {}
+        }
+        all.push(selection(run));
+    }
+    (results, all)
+}
+
+#[test]
+fn a_method_whose_score_moves_is_still_learning() {
+    let (_, all) = both();
+    let report = report(&all, &[], &spec(&[Format::Md, Format::Csv])).unwrap();
+    insta::assert_snapshot!("learning.md", text(&report, "report.md"));
+    insta::assert_snapshot!("summary", report.summary);
+    // exp(-0.05) - 1 and exp(-0.015) - 1, from the losses alone.
+    let summaries = text(&report, "summaries.csv");
+    // What it is, and mean, half-width, low, high, n, runs and status.
+    let row = |method: &str| -> Vec<String> {
+        let lines = summaries
+            .lines()
+            .filter(|l| l.contains("still_learning") || l.contains("half_to"));
+        let mut lines = lines.filter(|l| l.split(',').any(|cell| cell == method));
+        let cells: Vec<String> = lines
+            .next()
+            .unwrap()
+            .rsplitn(12, ',')
+            .map(String::from)
+            .collect();
+        cells.into_iter().rev().collect()
+    };
+    let number = |text: &String| text.parse::<f64>().unwrap();
+    let rope = row("rope");
+    assert!(rope[0].ends_with("still_learning,"), "{rope:?}");
+    assert!(
+        (number(&rope[1]) - (-0.05f64).exp_m1()).abs() < 1e-12,
+        "{rope:?}"
+    );
+    assert_eq!(rope[5..8], ["3", "3", "ok"]);
+    let alibi = row("alibi");
+    assert!(alibi[0].ends_with("half_to_all_steps,"), "{alibi:?}");
+    assert!(
+        (number(&alibi[1]) - (-0.015f64).exp_m1()).abs() < 1e-12,
+        "{alibi:?}"
+    );
+    // t(0.975; 1) = 12.706, and the standard deviation of the two differences is 0.01 / sqrt(2).
+    let half = 12.706_204_7 * 0.01 / 2f64.sqrt() / 2f64.sqrt();
+    assert!(
+        (number(&alibi[3]) - (-0.015 - half).exp_m1()).abs() < 1e-8,
+        "{alibi:?}"
+    );
+    assert!(
+        (number(&alibi[4]) - (-0.015 + half).exp_m1()).abs() < 1e-8,
+        "{alibi:?}"
+    );
+    assert_eq!(alibi[5..8], ["2", "3", "missing"]);
+}
+
+#[test]
+fn shares_move_by_a_difference() {
+    let results = copy_experiment(2);
+    let mut all = results.clone();
+    all.extend(results.iter().map(|run| {
+        half(
+            run,
+            if run.labels[0].text == "rope" {
+                0.04
+            } else {
+                0.02
+            },
+        )
+    }));
+    let markdown = text(
+        &report(&all, &[], &spec(&[Format::Md])).unwrap(),
+        "report.md",
+    );
+    let wanted = "1 of 3 methods are still learning, their exact_match at 16 moves by more than 0.03 \
+                  from half the steps to all: rope (+0.04";
+    assert!(markdown.contains(wanted), "{markdown}");
+}
+
+/// What is no result changes no number: the tables are those of the results, but for the last
+/// column and the dagger.
+#[test]
+fn halves_and_selection_are_counted_nowhere() {
+    let (results, all) = both();
+    let of = |records: &[RunRecord], file: &str| {
+        text(
+            &report(records, &[], &spec(&[Format::Md, Format::Csv])).unwrap(),
+            file,
+        )
+    };
+    assert_eq!(of(&results, "results.csv"), of(&all, "results.csv"));
+    let (with, without) = (of(&all, "report.md"), of(&results, "report.md"));
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().filter(|l| l.starts_with("| "));
+        let cells = |l: &str| {
+            l.trim_matches('|')
+                .split(" | ")
+                .map(|c| c.replace('†', "").trim().to_owned())
+                .collect()
+        };
+        rows.map(cells).collect()
+    };
+    let (a, b) = (rows(&with), rows(&without));
+    assert_eq!(a.len(), b.len());
+    for (with, without) in a.iter().zip(&b) {
+        assert_eq!(with[..without.len()], without[..]);
+    }
+    let section = |text: &str| {
+        text.split("## Conditions")
+            .nth(1)
+            .unwrap()
+            .split("## Notes")
+            .next()
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(section(&with), section(&without));
+    assert!(
+        with.contains("9 runs were scored on selection rows"),
+        "{with}"
+    );
+    assert!(
+        with.contains("5 runs were trained with half the steps"),
+        "{with}"
+    );
+    assert!(!without.contains("half to all") && !without.contains('†'));
+    // Claims and comparisons of two sets see the results alone.
+    let claims: Claims = serde_json::from_value(json!({ "claim": [{
+        "metric": "loss_nats", "kind": "order", "methods": ["alibi", "nope"], "lengths": [512],
+    }] }))
+    .unwrap();
+    let (a, b) = (claims.evaluate(&all), claims.evaluate(&results));
+    assert_eq!((a.len(), a[0].verdict), (1, Verdict::Agrees));
+    assert_eq!(a, b);
+    let sides = |first: &[RunRecord], second: &[RunRecord]| {
+        ScoreComparison::of(("a", first), ("b", second), &ComparisonSpec::default()).unwrap()
+    };
+    let sides = sides(&results, &all);
+    assert_eq!((sides.first.runs, sides.second.runs), (9, 9));
+    assert_eq!(sides.second.seeds, [1, 2, 3]);
+    // Nothing but such runs is nothing to report on.
+    let rest: Vec<RunRecord> = all[results.len()..].to_vec();
+    let error = report(&rest, &[], &spec(&[Format::Md])).unwrap_err();
+    assert!(
+        matches!(error, ReportError::NoResults { records: 14 }),
+        "{error}"
+    );
+}
+
+#[test]
+fn pages_show_it_in_grey() {
+    let (_, all) = both();
+    let page = text(
+        &report(&all, &[], &spec(&[Format::Html])).unwrap(),
+        "report.html",
+    );
+    // Six lengths and the change of rope and its two variants.
+    let grey = page.matches("<td class=\"learning\">").count();
+    assert_eq!(grey + page.matches(" learning\">").count(), 3 * 7, "{grey}");
+}
