@@ -41,8 +41,8 @@ fn check_path(path: &Path) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(Place::File { file }, problem).with_help(help))
 }
 
-/// Reads, expands, checks and resolves a config. Nothing is written and nothing trained. `runs` finds
-/// what `train.start_from` names.
+/// Reads, expands, checks and resolves a config. Nothing is written and nothing trained. `runs`
+/// finds what `train.start_from` names.
 ///
 /// # Errors
 ///
@@ -200,6 +200,15 @@ impl Planner {
         }
     }
 
+    /// Keeps notes, each once.
+    pub(super) fn note(&mut self, notes: Vec<String>) {
+        for note in notes {
+            if !self.unsupported.contains(&note) {
+                self.unsupported.push(note);
+            }
+        }
+    }
+
     fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
         // Before reading, because serde takes a list for the values of a table in order.
         check_tables(cell)?;
@@ -239,11 +248,7 @@ impl Planner {
             before,
             notes,
         } = describe(cell, written, task, start.as_ref())?;
-        for note in notes {
-            if !self.unsupported.contains(&note) {
-                self.unsupported.push(note);
-            }
-        }
+        self.note(notes);
         let test_lens = &written.eval.test_lens;
         let variants = Variants {
             cell,

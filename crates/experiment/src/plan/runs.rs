@@ -131,14 +131,8 @@ impl Planner {
         let stage = resolved.train.stages.first();
         let first = stage.and_then(|stage| stage.pe.as_ref());
         let first = first.unwrap_or(&model.pe);
-        let found = warm_start(
-            cell,
-            written,
-            (&self.directory, self.runs),
-            model,
-            first,
-            seed,
-        )?;
+        let place = (self.directory.as_path(), self.runs);
+        let found = warm_start(cell, written, place, model, first, seed)?;
         let (start_from, rest) = found
             .map(|found| (found.start, (found.directory, found.method)))
             .unzip();
@@ -161,11 +155,7 @@ impl Planner {
             .map_or(0, |task| stopping::tokens(&spec, task.as_ref()));
         let labels = labels(cell, &model.pe);
         let run_id = self.new_id(cell, &spec, &labels, chosen)?;
-        for note in unsupported_notes(&spec, *task) {
-            if !self.unsupported.contains(&note) {
-                self.unsupported.push(note);
-            }
-        }
+        self.note(unsupported_notes(&spec, *task));
         Ok(PlannedRun {
             parameters: resolved.parameters,
             // No overflow: at most 10^8 steps of 2^24 tokens.

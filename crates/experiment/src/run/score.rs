@@ -126,36 +126,16 @@ pub fn score(
         } else {
             None
         };
-        let rows = part.first_row..part.first_row + part.batch.rows;
-        sums.places = rows
-            .map(|row| task.scored_place(part.length, row))
-            .collect();
-        sums.add(
-            &part.batch,
-            &part.positions,
-            model,
-            device,
-            scoring,
-            decoded,
-        );
-        // Groups go by the row's number in the whole test set, not in the batch.
-        for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
-            if let Some(group) = task.group(part.length, part.first_row + row) {
-                sums.groups[group].0 += u64::from(exact);
-                sums.groups[group].1 += 1;
-            }
-        }
+        sums.add_part(&part, task, model, device, decoded);
     }
     let metrics = sums.metrics(task, test.eval.last_tokens);
     // JSON has no NaN: such a row has a status instead of numbers.
     if !metrics[LOSS_NATS].value.is_finite() {
         let reason = format!("the loss at length {} is not finite", test.test_len);
-        return Some(empty_row(
-            test.variant,
-            test.test_len,
-            EvalStatus::Diverged,
-            reason,
-        ));
+        return Some(EvalRow {
+            from_len: test.from_len,
+            ..empty_row(test.variant, test.test_len, EvalStatus::Diverged, reason)
+        });
     }
     let loss_by_position = if scoring == Scoring::Answer {
         Vec::new()
@@ -244,6 +224,36 @@ impl Sums {
             metrics.insert(LAST_LOSS_NATS.to_owned(), loss);
         }
         metrics
+    }
+
+    /// Adds a batch of the test set, with the places of its rows in the text and their groups.
+    fn add_part(
+        &mut self,
+        part: &Part,
+        task: &dyn Task,
+        model: &Transformer,
+        device: &Device,
+        decoded: Option<Vec<i64>>,
+    ) {
+        let rows = part.first_row..part.first_row + part.batch.rows;
+        self.places = rows
+            .map(|row| task.scored_place(part.length, row))
+            .collect();
+        self.add(
+            &part.batch,
+            &part.positions,
+            model,
+            device,
+            task.scoring(),
+            decoded,
+        );
+        // Groups go by the row's number in the whole test set, not in the batch.
+        for (row, exact) in std::mem::take(&mut self.exact).into_iter().enumerate() {
+            if let Some(group) = task.group(part.length, part.first_row + row) {
+                self.groups[group].0 += u64::from(exact);
+                self.groups[group].1 += 1;
+            }
+        }
     }
 
     /// Adds a batch. `decoded` holds the answers unless teacher forcing gives them.

@@ -7,6 +7,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Variant, test length and range of a row.
+type RowKey = (String, usize, String);
+/// Status and scores of a row.
+type RowScores = (EvalStatus, BTreeMap<String, f64>);
+
 /// Whether two sets of records are equal, run by run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
@@ -83,21 +88,20 @@ impl Comparison {
         note(a.task != b.task, "task or corpus");
         note(a.spec != b.spec, "specification");
         note(a.seed != b.seed, "seed");
-        let rows =
-            |record: &RunRecord| -> BTreeMap<(String, usize, String), (EvalStatus, BTreeMap<String, f64>)> {
-                let row = |row: &crate::record::EvalRow| {
-                    let metrics = row
-                        .metrics
-                        .iter()
-                        .map(|(name, metric)| (name.clone(), metric.value))
-                        .collect();
-                    (
-                        (row.variant.clone(), row.test_len, row.length()),
-                        (row.status, metrics),
-                    )
-                };
-                record.evals.iter().map(row).collect()
+        let rows = |record: &RunRecord| -> BTreeMap<RowKey, RowScores> {
+            let row = |row: &crate::record::EvalRow| {
+                let metrics = row
+                    .metrics
+                    .iter()
+                    .map(|(name, metric)| (name.clone(), metric.value))
+                    .collect();
+                (
+                    (row.variant.clone(), row.test_len, row.length()),
+                    (row.status, metrics),
+                )
             };
+            record.evals.iter().map(row).collect()
+        };
         // By variant and length, so that the order of rows does not matter.
         let (a, b) = (rows(a), rows(b));
         note(a.keys().ne(b.keys()), "what was evaluated");
