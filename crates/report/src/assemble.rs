@@ -8,7 +8,7 @@ use super::error::place;
 use super::finding::unconverged;
 use super::folds::fold;
 use super::pages::{self, ExperimentPage};
-use super::sections::{ReportSize, section};
+use super::section::{ReportSize, section};
 use super::spec::ReportSpec;
 use records::analysis::roles::Roles;
 use records::analysis::setting::Setting;

@@ -10,6 +10,7 @@
 //! experiments.rs  a page for each of several experiments
 //! pages.rs        links between pages
 //! plot/           figures as SVG
+//! section.rs      a setting: what was found, tables, figures, definitions
 //! sections/       tables of a setting, one file each
 //! figures/        figures of a setting, one file each
 //! chapters/       tables about all settings: ranks, correlations, claims
@@ -43,6 +44,7 @@ mod pages;
 pub mod plot;
 mod remarks;
 mod render;
+mod section;
 mod sections;
 mod spec;
 

@@ -5,8 +5,8 @@
 //! [`HEARTBEAT`]; never by name, so that a holder that was taken for dead cannot overwrite the
 //! lease of its successor. Leases are not data: none is synced, and a lost one costs a wait.
 //!
-//! A lease is taken over in two cases only ([`Observation::dead`]): its process was on this machine and
-//! has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
+//! A lease is taken over in two cases only ([`Observation::dead`]): its process was on this machine
+//! and has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
 //! observer. Clocks of two machines are never compared. Who takes over links a second file, named
 //! after the dead lease, so that of several observers one replaces it.
 

@@ -19,8 +19,8 @@ const MAX_LISTED: usize = 10;
 ///
 /// # Errors
 ///
-/// [`support::exit::Exit::Input`] if one cannot be read, [`support::exit::Exit::Config`] if one holds
-/// more than one level of experiments.
+/// [`support::exit::Exit::Input`] if one cannot be read, [`support::exit::Exit::Config`] if one
+/// holds more than one level of experiments.
 pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
     // Of a submitted sweep, the experiment that its tasks write.

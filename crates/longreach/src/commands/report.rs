@@ -2,6 +2,7 @@
 
 mod links;
 mod rerun_command;
+mod spec_of;
 
 use crate::commands::records::{
     by_experiment, edit_notes, find, print_sources, read_and_left_out, tell_unsealed,
@@ -256,7 +257,7 @@ pub fn of_sweep(
             configs,
             timings,
             notes,
-            ..spec_of(config)
+            ..spec_of::spec_of(config)
         },
         &out,
         false,
@@ -398,7 +399,7 @@ fn titled(
         };
     };
     config.label(records);
-    let own = spec_of(config);
+    let own = spec_of::spec_of(config);
     ReportSpec {
         title: title.unwrap_or(own.title),
         claims: if spec.claims == Claims::default() {
@@ -488,16 +489,4 @@ fn summary(summary: &str, paths: &[PathBuf]) -> String {
         String::new()
     };
     format!("{}{page}{others}", summary.trim_end())
-}
-
-/// How `run` writes the report of a config.
-fn spec_of(config: &Config) -> ReportSpec {
-    let (title, order, claims, assertions) = config.reads();
-    ReportSpec {
-        title: title.to_owned(),
-        order,
-        claims: claims.clone(),
-        assertions,
-        ..ReportSpec::default()
-    }
 }

@@ -57,8 +57,8 @@ pub struct Args {
     /// see `longreach run`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     runs_per_worker: u16,
-    /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest is
-    /// expected to take, at least an hour]
+    /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest
+    /// is expected to take, at least an hour]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<u64>,
     /// Tasks at a time

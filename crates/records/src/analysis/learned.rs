@@ -134,7 +134,8 @@ impl Setting<'_> {
         failed.map(|(seed, ..)| seed).collect()
     }
 
-    /// Whether a number past the training length says nothing: the method did not learn the task in length.
+    /// Whether a number past the training length says nothing: the method did not learn the task in
+    /// length.
     pub fn is_extrapolation_of_unconverged(&self, method: &Method, len: usize) -> bool {
         len > self.task.train_len && matches!(self.converged(method), InLength::Unconverged(_))
     }

@@ -7,7 +7,7 @@ use records::analysis::setting::Setting;
 
 /// Differences of every metric to every method, paired by seed. `most`: the number of differences
 /// that a page has room for; beyond it the leading metric alone, and then the first methods.
-pub(super) fn differences(setting: &Setting<'_>, most: usize) -> Vec<Differences> {
+pub(crate) fn differences(setting: &Setting<'_>, most: usize) -> Vec<Differences> {
     let (methods, lengths) = (setting.methods.len(), setting.lengths.len().max(1));
     if methods < 2 {
         return Vec::new();

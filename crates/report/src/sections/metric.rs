@@ -15,7 +15,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 }
 
 /// The table of one metric.
-pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
+pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     let ranked = if setting.seeds().1 > 1 {
         " Bold: the best; italic: within its noise."
     } else {

@@ -14,7 +14,7 @@ use records::toml_text;
 const MOST_RUNS: usize = 2000;
 
 /// One view for each run. `runs`: those of the whole report.
-pub(super) fn views(setting: &Setting<'_>, spec: &ReportSpec, runs: usize) -> Vec<RunView> {
+pub(crate) fn views(setting: &Setting<'_>, spec: &ReportSpec, runs: usize) -> Vec<RunView> {
     if runs > MOST_RUNS {
         return Vec::new();
     }

@@ -17,8 +17,8 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The variables with a task's index, the innermost scheduler first: HyperQueue and GNU parallel also
-/// run inside an allocation of Slurm, whose own variables they pass on.
+/// The variables with a task's index, the innermost scheduler first: HyperQueue and GNU parallel
+/// also run inside an allocation of Slurm, whose own variables they pass on.
 const INDICES: [(&str, usize); 4] = [
     ("HQ_TASK_ID", 0),
     // Counted from 1.

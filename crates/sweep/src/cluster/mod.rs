@@ -1,6 +1,6 @@
-//! Sweeps beyond one machine. `longreach submit` writes a directory that says everything; a scheduler
-//! (Slurm, HyperQueue, GNU parallel, anything that counts) starts `longreach worker` with an index.
-//! Nothing here schedules.
+//! Sweeps beyond one machine. `longreach submit` writes a directory that says everything; a
+//! scheduler (Slurm, HyperQueue, GNU parallel, anything that counts) starts `longreach worker` with
+//! an index. Nothing here schedules.
 //!
 //! ```text
 //! DIR/submit.json      what was submitted, written last: with it the directory is complete

@@ -73,8 +73,8 @@ impl Scheduler {
         }
     }
 
-    /// Submits; returns what the scheduler answered. HyperQueue and GNU parallel run in place of this
-    /// process, and end with their own exit code.
+    /// Submits; returns what the scheduler answered. HyperQueue and GNU parallel run in place of
+    /// this process, and end with their own exit code.
     ///
     /// # Errors
     ///

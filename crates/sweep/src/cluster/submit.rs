@@ -1,5 +1,5 @@
-//! Writes the directory of a sweep that schedulers run: everything is checked first, and `submit.json`
-//! is written last.
+//! Writes the directory of a sweep that schedulers run: everything is checked first, and
+//! `submit.json` is written last.
 
 use crate::cluster::directory::{
     EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
