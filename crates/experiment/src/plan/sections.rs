@@ -65,7 +65,7 @@ config::options! {
     attention_distance: bool = false
         => Truth, "true", "Whether the mean attention distance of every head is recorded.";
     every: Option<u64> = or("none")
-        => Whole(1, 100_000_000), "200", "Steps between two scores taken while training; at most `train.steps`.";
+        => Whole(1, 100_000_000), "200", "Steps between two scores taken while training; at most `train.steps`.", "the steps of the training from one scoring to the next";
     during: Option<TestLens> = or("eval.test_lens")
         => Lengths(1, LONGEST), "[64, 256]", "The test lengths scored while training, under the trained encoding; some of `test_lens`.";
 }

@@ -528,7 +528,7 @@ fn the_chapter_against_the_source() {
     };
     insta::assert_snapshot!(
         "source.md",
-        part("## Against the source\n", "\n## Conditions")
+        part("## Against the source\n", "\n## text, ")
     );
     insta::assert_snapshot!("claims.csv", text(&records, &spec, "claims.csv"));
     insta::assert_snapshot!(
