@@ -17,7 +17,7 @@
 //! diagnostic/    mistakes as data, and their text
 //! ```
 //!
-//! Nothing here knows a run: [`experiment::plan`] reads each table into strict types, checks values
+//! Nothing here knows a run: `experiment::plan` reads each table into strict types, checks values
 //! against each other and resolves every default.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

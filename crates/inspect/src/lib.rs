@@ -95,7 +95,7 @@ pub fn text(inspection: &Inspection) -> String {
 ///
 /// # Errors
 ///
-/// [`Exit::Bug`]: a hook gave a tensor that cannot be read.
+/// [`Exit::Bug`](support::exit::Exit::Bug): a hook gave a tensor that cannot be read.
 pub fn response_svg(
     mut config: EncodingConfig,
     shape: ModelShape,

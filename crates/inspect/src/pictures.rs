@@ -15,7 +15,7 @@ use support::exit::Failure;
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`](crate::exit::Exit::Resources) if the directory cannot be made or written.
+/// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be made or written.
 pub fn write(
     subject: &Subject,
     numbers: &Numbers,
