@@ -44,23 +44,7 @@ pub(super) fn train(
         );
         return Err(error.with_value(train.batch_size));
     }
-    Ok(TrainSpec {
-        train_len: train.train_len,
-        seq_len,
-        steps: train.steps,
-        batch_size: train.batch_size,
-        start_from: None,
-        length: train.length,
-        min_len: train.min_len,
-        stages: stages(cell, train, task)?,
-        stop: train.stop.clone(),
-        lr: train.lr,
-        warmup_steps,
-        schedule: train.schedule,
-        final_lr: train.final_lr,
-        grad_clip: train.grad_clip,
-        adamw: train.adamw.clone(),
-    })
+    Ok(train.resolved(seq_len, warmup_steps, stages(cell, train, task)?))
 }
 
 /// Refuses lengths whose sequences are too long.

@@ -6,6 +6,7 @@
 
 use crate::run::parameters::{ParamPath, is_of_encoding, joined_path, own_path};
 use crate::spec::AdamWConfig;
+use crate::spec::train::Decay;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use kernels::{AdamWStep, AdamWUpdate};
@@ -209,14 +210,16 @@ impl AdamW {
 }
 
 impl Progress {
-    /// The constants of the update of a parameter.
-    fn update(&self, path: &str, rate: Rate) -> AdamWStep {
+    /// The constants of the update of a parameter, which has `dimensions`.
+    fn update(&self, path: &str, dimensions: usize, rate: Rate) -> AdamWStep {
         let AdamWConfig {
             beta1,
             beta2,
             eps,
             weight_decay,
+            decay,
         } = self.config;
+        let decays = decay == Decay::All || dimensions > 1;
         let Rate { lr, grad_scale } = rate;
         // The steps that the parameter has been there for.
         let step = self.step - self.later.get(path).unwrap_or(&0);
@@ -228,7 +231,7 @@ impl Progress {
             root: (1.0 - beta2.powi(step)).sqrt(),
             eps,
             rate: lr / (1.0 - beta1.powi(step)),
-            keep: 1.0 - lr * weight_decay,
+            keep: if decays { 1.0 - lr * weight_decay } else { 1.0 },
         }
     }
 }
@@ -298,7 +301,7 @@ impl ModuleMapper for Take<'_> {
             let (own, member) = own_path(&path);
             let runs = self.optimizer.runs.iter().zip(self.rates).enumerate();
             let runs = runs.filter(|(g, _)| member.is_none_or(|member| member == *g));
-            let steps = runs.map(|(_, (run, rate))| run.update(&own, *rate));
+            let steps = runs.map(|(_, (run, rate))| run.update(&own, D, *rate));
             let steps = steps.collect();
             // The shape of what is put back, and no values.
             let nothing = Tensor::<D>::empty([1; D], &tensor.device()).expand(shape);

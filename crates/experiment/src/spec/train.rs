@@ -38,6 +38,30 @@ tables {
 }
 }
 
+impl TrainSection {
+    /// The training with what follows from other tables: `seq_len` is the longest length in tokens.
+    /// The run that it starts from is found for each seed.
+    pub fn resolved(&self, seq_len: usize, warmup_steps: u64, stages: Vec<Stage>) -> TrainSpec {
+        TrainSpec {
+            train_len: self.train_len,
+            seq_len,
+            steps: self.steps,
+            batch_size: self.batch_size,
+            start_from: None,
+            length: self.length,
+            min_len: self.min_len,
+            stages,
+            stop: self.stop.clone(),
+            lr: self.lr,
+            warmup_steps,
+            schedule: self.schedule,
+            final_lr: self.final_lr,
+            grad_clip: self.grad_clip,
+            adamw: self.adamw.clone(),
+        }
+    }
+}
+
 /// How to train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,8 +256,7 @@ impl StopSpec {
 }
 
 config::options! {
-/// `[train.adamw]`: Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults. As in
-/// PyTorch, the decay applies to every parameter.
+/// `[train.adamw]`: Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults.
 #[derive(Serialize)]
 ["train.adamw."] pub struct AdamWConfig {
     beta1: f64 = 0.9
@@ -244,6 +267,9 @@ config::options! {
         => Number(1e-16, 1.0), "1e-6", "Added to the root of AdamW's second moment.", "PyTorch's default is 1e-8";
     weight_decay: f64 = 0.01
         => Number(0.0, 1e3), "0.1", "AdamW's decoupled weight decay, times the learning rate of the step.", "PyTorch's default is 0.01";
+    #[serde(skip_serializing_if = "schema::is_default")]
+    decay: Decay = unset(r#""all""#)
+        => Name(&["all", "matrices"]), r#""matrices""#, "Which parameters decay: `all`, as in PyTorch, or `matrices` alone, which leaves out norms and numbers per head.";
 }
 }
 
@@ -251,4 +277,15 @@ impl Default for AdamWConfig {
     fn default() -> Self {
         config::options::defaults()
     }
+}
+
+/// Which parameters AdamW decays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decay {
+    /// Every parameter.
+    #[default]
+    All,
+    /// Parameters of two dimensions or more, as the trainer of Hugging Face leaves out norms.
+    Matrices,
 }

@@ -366,3 +366,46 @@ fn starts_that_cannot_work_are_refused_by_name() {
         stderr(&output)
     );
 }
+
+#[test]
+fn decay_of_matrices_leaves_vectors_alone() {
+    let scratch = Scratch::with(TINY);
+    let trained = |adamw: &str| {
+        let adamw = format!("train.adamw={adamw}");
+        let fixed = [
+            "seeds=[0]",
+            ONE,
+            "train.steps=1",
+            "train.warmup_steps=0",
+            "train.lr=0.01",
+        ];
+        let overrides: Vec<String> = fixed
+            .iter()
+            .map(ToString::to_string)
+            .chain([adamw])
+            .collect();
+        let plan = experiment::plan(&scratch.config, &overrides).unwrap();
+        let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+        exits(&scratch.longreach("run", &overrides), 0);
+        let run = scratch.runs().join("tiny").join(&plan.runs[0].job.run_id);
+        let bytes = std::fs::read(run.join("weights.safetensors")).unwrap();
+        rundir::Weights::from_bytes(&bytes).unwrap()
+    };
+    let [none, all, matrices] = [
+        "{weight_decay=0.0}",
+        "{weight_decay=10.0}",
+        "{weight_decay=10.0,decay=\"matrices\"}",
+    ]
+    .map(trained);
+    let mut vectors = 0;
+    for (path, tensor) in &matrices.0 {
+        let is_vector = tensor.shape.len() == 1;
+        let same = if is_vector { &none } else { &all };
+        assert_eq!(tensor.values, same.0[path].values, "{path}");
+        // A norm's shift starts at 0, and 0 decays to 0.
+        let differs = none.0[path].values != all.0[path].values;
+        assert!(differs || is_vector, "{path}");
+        vectors += usize::from(is_vector && differs);
+    }
+    assert!(vectors > 0, "norms decay under `all`");
+}
