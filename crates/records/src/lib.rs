@@ -1,17 +1,11 @@
-//! Records of runs and reports on them: store, statistics over seeds, claims, tables, plots.
-//!
-//! ```text
-//! runs/<experiment>/<run_id>/record.json
-//!   ──find_records──▶ Vec<RunRecord> ──report──▶ report.md results.csv *.svg ...
-//! ```
+//! What runs leave behind: records, their store, statistics over seeds, and claims.
 //!
 //! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be
 //! of unknown origin: every read is bounded, damaged records are listed and hide no others, and
 //! no name in a record becomes markup, a formula or a path.
 //!
-//! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment,
-//! network or device, and the order of the records does not matter. The crate does not link the
-//! tensor library.
+//! Nothing here reads a clock, the environment, the network or a device, and the order of the
+//! records does not matter. The crate does not link the tensor library.
 //!
 //! ```text
 //! record.rs       the record of one run
@@ -27,8 +21,6 @@
 //! spec.rs         resolved specs as JSON
 //! analysis/       settings, methods and the numbers behind a cell
 //! claims/         claims of sources and committed assertions
-//! plot/           figures as SVG and PNG
-//! report/         tables, figures and chapters, rendered
 //! tensorboard.rs  a run as an event file of TensorBoard
 //! order.rs        canonical order of records
 //! text.rs         printable text, lists in words, slugs

@@ -370,7 +370,7 @@ pub fn definition(task: &TaskFacts, metric: &str) -> String {
     }
 }
 
-/// Decimals that suit a value of this metric, in its [`unit`].
+/// Decimals that suit a value of this metric, in its [`unit`](unit()).
 pub fn decimals(metric: &str, value: f64) -> usize {
     definition_of(metric).decimals.of(value)
 }

@@ -30,6 +30,7 @@ pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
                 "task.crates",
                 "task.train",
                 "task.test",
+                "task.select",
                 "task",
             ]
             .iter()

@@ -526,10 +526,7 @@ fn the_chapter_against_the_source() {
             .unwrap_or_else(|| panic!("no {from}"));
         chapter.split(to).next().unwrap().to_string()
     };
-    insta::assert_snapshot!(
-        "source.md",
-        part("## Against the source\n", "\n## text, ")
-    );
+    insta::assert_snapshot!("source.md", part("## Against the source\n", "\n## text, "));
     insta::assert_snapshot!("claims.csv", text(&records, &spec, "claims.csv"));
     insta::assert_snapshot!(
         "correlations.csv",

@@ -5,6 +5,7 @@ use super::encodings::ENCODINGS;
 use super::schema;
 use config::diagnostic::Problem;
 use experiment::plan;
+use experiment::plan::keys::{KEYS, Kind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -419,7 +420,34 @@ pub fn all(directory: &Path) -> Vec<Base> {
             ..base(&name, text.parse().expect("TOML"), &[])
         });
     }
+    let declared = declared(&bases);
+    bases.extend(declared);
     bases
+}
+
+/// A base for each declared key that no other base holds: the least config with its example.
+fn declared(bases: &[Base]) -> Vec<Base> {
+    let ids = |base: &Base| -> Vec<String> {
+        let ids = base.keys.iter().map(|key| schema::id(&base.table, key));
+        ids.collect()
+    };
+    let held: BTreeSet<String> = bases.iter().flat_map(ids).collect();
+    let is_scalar = |kind| {
+        matches!(
+            kind,
+            Kind::Name(_) | Kind::Number(..) | Kind::Whole(..) | Kind::Truth
+        )
+    };
+    let keys = KEYS
+        .iter()
+        .filter(|key| is_scalar(key.kind) && !key.path.contains(".N."));
+    keys.filter(|key| !held.contains(key.path))
+        .map(|key| {
+            let mut table: Table = LEAST.parse().expect("TOML");
+            put(&mut table, key.path, key.example);
+            base(key.path, table, &key.path.split('.').collect::<Vec<_>>())
+        })
+        .collect()
 }
 
 /// The files of `configs/`.
@@ -442,9 +470,10 @@ fn put(table: &mut Table, key: &str, value: &str) {
     };
     for part in above {
         slot = slot
-            .get_mut(*part)
-            .and_then(Value::as_table_mut)
-            .expect("a table of the least config");
+            .entry(*part)
+            .or_insert_with(|| Value::Table(Table::new()))
+            .as_table_mut()
+            .expect("a table");
     }
     let read: Table = format!("x = {}", value.replace('\n', " "))
         .parse()
