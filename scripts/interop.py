@@ -28,7 +28,7 @@ def main(work):
 
 
 def check_logits(runs):
-    print(f"PyTorch {torch.__version__.split('+')[0]}: logits of python/longreach.py and of Longreach")
+    print(f"PyTorch {torch.__version__.split('+')[0]}: logits of python/longreach and of Longreach")
     print(f"{'experiment':11} {'method':62} {'variant':10} {'length':>6} {'largest':>8} {'difference':>10}")
     failed, compared = [], 0
     for run in sorted(runs, key=lambda run: (run.parent.name, name(run))):

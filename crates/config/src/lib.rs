@@ -5,6 +5,7 @@
 //! key.rs         what is known about a key
 //! key_path.rs    dotted keys, and values put at them
 //! source.rs      one file, read under bounds
+//! shipped.rs     the configs that come with the program
 //! overrides.rs   key=value, and what wins over what
 //! syntax.rs      errors of files that are no TOML
 //! origins.rs     the line or the argument every value came from
@@ -33,6 +34,7 @@ pub mod labels;
 pub mod options;
 pub mod origins;
 pub mod overrides;
+pub mod shipped;
 pub mod source;
 mod syntax;
 mod value;

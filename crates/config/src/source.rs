@@ -3,6 +3,7 @@
 use super::diagnostic::{Diagnostic, Place, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
+use super::shipped::{SHIPPED, Shipped};
 use super::syntax::syntax_error;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -67,7 +68,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads a file of at most [`MAX_BYTES`].
+    /// Reads a file of at most [`MAX_BYTES`], or the config of that name which comes with the
+    /// program.
     pub fn read(path: &Path) -> Result<Self, Diagnostic> {
         let name = path.display().to_string();
         let refuse = |problem: String, help: String| {
@@ -90,6 +92,9 @@ impl Source {
             }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if let Some(shipped) = Shipped::named(path) {
+                    return Self::parse(&shipped.shown(), shipped.text.as_bytes());
+                }
                 let folder = path
                     .parent()
                     .filter(|p| !p.as_os_str().is_empty())
@@ -350,6 +355,14 @@ pub(super) fn unusable_error(place: Place, path: &KeyPath, value: &Value) -> Dia
 
 /// A hint that lists the configuration files of a folder, those with a name like `wanted` first.
 fn nearby(folder: &Path, wanted: Option<&str>) -> String {
+    let stem = wanted.map(|wanted| wanted.trim_end_matches(".toml"));
+    if let Some(shipped) = SHIPPED.iter().find(|shipped| Some(shipped.name) == stem) {
+        let name = shipped.name;
+        return format!(
+            "`{name}` without a folder and `.toml` is the config of that name which comes with \
+             longreach; `longreach new --from {name}` writes it to a file"
+        );
+    }
     const SHOWN: usize = 8;
     const LOOKED_AT: usize = 1000;
     let Ok(entries) = std::fs::read_dir(folder) else {

@@ -24,7 +24,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = r#"Examples:
   longreach new theta --pe rope,alibi                      a commented config to start from
-  longreach run configs/quickstart.toml                    train, test long, report
+  longreach run quickstart                                 train, test long, report
   longreach run configs/copy.toml train.steps=500          the same with another value
   longreach check configs/theta-base.toml                  what would run, and at what cost
   longreach inspect rope base=500000 --positions 0,1,4095  the numbers that define an encoding

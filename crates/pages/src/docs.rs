@@ -31,6 +31,18 @@ pub fn write(out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes a man page for every command into a directory.
+///
+/// # Errors
+///
+/// [`Exit::Resources`](support::exit::Exit::Resources) if it cannot be written.
+pub fn write_man(out: &Path) -> Result<(), Failure> {
+    rundir::system()
+        .create_dirs(out)
+        .map_err(Failure::resources)?;
+    clap_mangen::generate_to(Cli::command(), out).map_err(Failure::resources)
+}
+
 const GENERATED: &str = "<!-- Written by `scripts/pages`; a test compares it. -->";
 
 /// The part of docs/cli.md that is written by hand.

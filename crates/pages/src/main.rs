@@ -1,4 +1,9 @@
-//! `pages DOCS RECORDS`: writes the generated pages into `DOCS`, the catalogue from `RECORDS`.
+//! Writes what follows from the program.
+//!
+//! ```text
+//! pages DOCS RECORDS   the generated pages into DOCS, the catalogue from RECORDS
+//! pages --man OUT      a man page for every command
+//! ```
 #![forbid(unsafe_code)]
 
 use longreach_pages::{catalogue, docs};
@@ -10,9 +15,13 @@ use support::exit::{Exit, Failure};
 fn main() -> ExitCode {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let written = match arguments.as_slice() {
+        [option, out] if option.as_os_str() == "--man" => docs::write_man(out),
         [out, records] => docs::write(out)
             .and_then(|()| catalogue::write(records, &out.join("catalogue")).map(drop)),
-        _ => Err(Failure::new(Exit::Config, "usage: pages DOCS RECORDS")),
+        _ => Err(Failure::new(
+            Exit::Config,
+            "usage: pages DOCS RECORDS, or pages --man OUT",
+        )),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,9 @@
 //! `longreach completions`: completion scripts for shells. A script asks the program itself, which
 //! knows encodings, tasks, devices and the keys of a config; runs complete as paths.
 
-use clap_complete::engine::CompletionCandidate;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::Shells;
+use config::shipped::SHIPPED;
 use experiment::device;
 use experiment::plan::keys::{KEYS, Kind};
 use posenc::{EncodingConfig, PositionsConfig};
@@ -58,6 +59,20 @@ pub fn encodings() -> Vec<CompletionCandidate> {
 /// Every device of `--device`.
 pub fn devices() -> Vec<CompletionCandidate> {
     device::names().map(CompletionCandidate::new).collect()
+}
+
+/// Files, and the configs that come with the program.
+pub fn configs(written: &OsStr) -> Vec<CompletionCandidate> {
+    let start = written.to_str().unwrap_or_default();
+    let shipped = SHIPPED
+        .iter()
+        .filter(|config| config.name.starts_with(start));
+    let candidate = |config: &config::shipped::Shipped| {
+        CompletionCandidate::new(config.name).help(Some(config.title().into()))
+    };
+    let mut found: Vec<_> = shipped.map(candidate).collect();
+    found.extend(PathCompleter::file().complete(written));
+    found
 }
 
 /// `KEY=VALUE` of a config: keys up to `=`, then the names that may stand there.

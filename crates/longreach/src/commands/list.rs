@@ -1,8 +1,9 @@
-//! `longreach list`: encodings, tasks and devices as a table or as JSON.
+//! `longreach list`: encodings, tasks, devices and configs as a table or as JSON.
 
 use crate::commands::schema::schema;
 use clap::Subcommand;
 use comfy_table::{ColumnConstraint, Table};
+use config::shipped::SHIPPED;
 use experiment::device;
 use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
@@ -43,7 +44,7 @@ struct EncodingLine {
     defaults: serde_json::Value,
 }
 
-/// List encodings, tasks or devices
+/// List encodings, tasks, devices or configs
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -70,6 +71,12 @@ enum Listed {
         #[arg(long)]
         json: bool,
     },
+    /// The configs that come with longreach, for `longreach run NAME` and `new --from NAME`
+    Configs {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Every key of a config as a JSON schema, for completion in editors
     Schema,
 }
@@ -84,10 +91,25 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         Listed::Encodings { json } => encodings(json)?,
         Listed::Tasks { json } => tasks(json)?,
         Listed::Devices { json } => devices(json)?,
+        Listed::Configs { json } => configs(json)?,
         Listed::Schema => to_json(&schema())?,
     };
     console::print(&text);
     Ok(Exit::Done)
+}
+
+/// The configs that come with the program.
+fn configs(json: bool) -> Result<String, Failure> {
+    if json {
+        let line = |name: &str, title: String| serde_json::json!({"name": name, "title": title});
+        let lines: Vec<_> = SHIPPED.iter().map(|c| line(c.name, c.title())).collect();
+        return to_json(&lines);
+    }
+    let mut table = table(["name", "title of its report"]);
+    for config in SHIPPED {
+        table.add_row([config.name.to_owned(), config.title()]);
+    }
+    Ok(table.to_string())
 }
 
 /// The catalogue.

@@ -4,6 +4,7 @@ use crate::commands::schema::schema;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use config::key_path::KeyPath;
+use config::shipped::{SHIPPED, Shipped};
 use experiment::plan;
 use experiment::plan::hints::other_kind;
 use experiment::plan::keys::{KEYS, Key, Kind};
@@ -29,7 +30,12 @@ const COMMENT: usize = 35;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Name of the experiment; the file is NAME.toml
-    name: String,
+    #[arg(required_unless_present = "from")]
+    name: Option<String>,
+    /// A config that comes with longreach (`longreach list configs`) in place of a blank one
+    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["task", "pe"],
+          value_parser = PossibleValuesParser::new(SHIPPED.iter().map(|shipped| shipped.name)))]
+    from: Option<String>,
     /// What the model learns
     #[arg(long, default_value = "text", value_name = "KIND",
           value_parser = PossibleValuesParser::new(TaskConfig::KINDS), hide_possible_values = true)]
@@ -47,6 +53,7 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach new theta                                  text and rope
   longreach new digits --task addition --pe rope,alibi two encodings on a task
+  longreach new --from quickstart                      a config that comes with longreach
 
 The kinds are those of `longreach list tasks` and `longreach list encodings`. A schema,
 longreach.schema.json, is written beside the config: editors with a TOML language server (Even
@@ -92,11 +99,19 @@ impl TypedValueParser for Encodings {
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let Args {
         name,
+        from,
         task,
         pe,
         dir,
     } = arguments;
-    let text = fitting(name, task, pe)?;
+    let shipped = from
+        .as_deref()
+        .and_then(|from| Shipped::named(from.as_ref()));
+    let name = name.as_deref().or(from.as_deref()).unwrap_or_default();
+    let text = match shipped {
+        Some(shipped) => renamed(shipped, name)?,
+        None => fitting(name, task, pe)?,
+    };
     let file = format!("{name}.toml");
     let path = match dir.as_path() == Path::new(".") {
         true => PathBuf::from(file),
@@ -124,6 +139,14 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
          run {shown}      train, test long, report"
     ));
     Ok(Exit::Done)
+}
+
+/// A config that comes with the program, under another name.
+fn renamed(shipped: &Shipped, name: &str) -> Result<String, Failure> {
+    let key = |name: &str| format!("name = {}\n", inline(&name.into()));
+    let text = shipped.text.replacen(&key(shipped.name), &key(name), 1);
+    check(&text)?;
+    Ok(format!("#:schema ./{SCHEMA_FILE}\n{text}"))
 }
 
 /// The config with the first lengths that the task has rows of.

@@ -25,7 +25,8 @@ use sweep::{self, Outcome, selected};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The experiment, a TOML file
+    /// The experiment, a TOML file, or the name of one that comes with longreach (`list configs`)
+    #[arg(add = ArgValueCompleter::new(completions::configs))]
     config: PathBuf,
     /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
     #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(completions::overrides))]
@@ -85,7 +86,7 @@ enum LogFormat {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  longreach run configs/quickstart.toml
+  longreach run quickstart
   longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind="alibi"}' --jobs 1
   longreach run configs/quickstart.toml --log tensorboard
   longreach run configs/quickstart.toml --recorded results.jsonl      trains what is not in there

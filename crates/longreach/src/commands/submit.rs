@@ -1,6 +1,7 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
 use crate::commands::records::find;
+use config::shipped::Shipped;
 use experiment::device::{self, DeviceName};
 use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
@@ -128,6 +129,15 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let scheduler = arguments.cluster.ok_or_else(missing)?;
     let out = arguments.out.clone().ok_or_else(missing)?;
     let config = arguments.config.clone().ok_or_else(missing)?;
+    if let Some(shipped) = Shipped::named(&config).filter(|_| !config.exists()) {
+        let name = shipped.name;
+        let problem = format!("{name} comes with longreach, and a submitted sweep keeps its file");
+        let help = format!("longreach new --from {name}; longreach submit {name}.toml ...");
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{problem}\n  = help: {help}"),
+        ));
+    }
     // The script of the scheduler is text.
     if out.to_str().is_none() {
         return Err(Failure::new(

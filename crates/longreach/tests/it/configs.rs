@@ -1,6 +1,7 @@
 //! Every config of the repository parses, plans, and says what it would cost.
 
-use crate::common::{exits, longreach, needs_axes, stdout};
+use crate::common::{exits, longreach, needs_axes, stderr, stdout};
+use config::shipped::SHIPPED;
 use experiment::plan;
 use experiment::plan::cost::flops;
 use std::path::{Path, PathBuf};
@@ -19,29 +20,7 @@ fn configs() -> Vec<std::path::PathBuf> {
 
 #[test]
 fn every_config_plans() {
-    let paths = configs();
-    let names: Vec<String> = paths
-        .iter()
-        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-        .collect();
-    for wanted in [
-        "quickstart",
-        "copy",
-        "reverse",
-        "text-lengths",
-        "theta-base",
-        "catalogue",
-        "randomized",
-        "linear-attention",
-        "masked-staged",
-        "smoke",
-    ] {
-        assert!(
-            names.iter().any(|name| name == wanted),
-            "configs/{wanted}.toml is missing"
-        );
-    }
-    for path in paths {
+    for path in configs() {
         let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
         assert!(!plan.runs.is_empty(), "{} plans nothing", path.display());
         assert_eq!(
@@ -50,6 +29,76 @@ fn every_config_plans() {
             "a config is named after its file"
         );
     }
+}
+
+#[test]
+fn configs_come_with_the_program_if_they_need_nothing_else() {
+    // `smoke` is for CI, and `ten-million` reads files of its user.
+    let left_out = ["smoke", "ten-million"];
+    let is_published = |path: &Path| path.parent().unwrap().ends_with("published");
+    let files = configs().into_iter().filter(|path| !is_published(path));
+    let names = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    let mut expected: Vec<String> = names.filter(|name| !left_out.contains(&&**name)).collect();
+    let mut shipped: Vec<&str> = SHIPPED.iter().map(|config| config.name).collect();
+    shipped.sort();
+    expected.sort();
+    assert_eq!(
+        shipped, expected,
+        "crates/config/src/shipped.rs lists the configs"
+    );
+}
+
+#[test]
+fn a_config_that_comes_with_the_program_runs_by_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = longreach();
+        command
+            .current_dir(place.path())
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let small = [
+        "train.steps=2",
+        "task.eval_tokens=64",
+        "eval.test_lens=[64]",
+        "model.d_model=16",
+    ];
+    let report = place.path().join("runs/quickstart/report");
+    exits(&run(&[&["run", "quickstart"], &small[..]].concat()), 0);
+    assert!(report.join("report.html").is_file());
+    // The same runs as those of the file.
+    exits(&run(&["new", "--from", "quickstart"]), 0);
+    let again = run(&[&["run", "quickstart.toml"], &small[..]].concat());
+    exits(&again, 0);
+    assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));
+    // A file of that name comes first.
+    std::fs::write(place.path().join("copy"), "name = 3").unwrap();
+    let refused = run(&["check", "copy"]);
+    exits(&refused, 2);
+    assert!(
+        stderr(&refused).contains("--> copy:1"),
+        "{}",
+        stderr(&refused)
+    );
+    // A mistake has its place in the text, and a misspelt folder is answered by the name alone.
+    let refused = run(&["check", "quickstart", "train.lr=0"]);
+    exits(&refused, 2);
+    let refused = run(&["run", "configs/quickstart.toml"]);
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("longreach new --from quickstart"));
+    let refused = run(&[
+        "submit",
+        "reverse",
+        "--cluster",
+        "parallel",
+        "--out",
+        "sweep",
+    ]);
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("longreach new --from reverse"));
+    assert!(!place.path().join("sweep").exists());
 }
 
 #[test]
@@ -198,6 +247,11 @@ fn whole(fragment: &str) -> Vec<String> {
     const MODEL: &str = "[model]\nd_model = 64\nn_layers = 4\nn_heads = 4\n";
     if fragment.contains("[model]") {
         return vec![fragment.to_owned()];
+    }
+    if fragment.starts_with("seeds = ") {
+        let top = format!("name = \"x\"\n{fragment}");
+        let rest = BASE.replace("name = \"x\"\n", &top);
+        return vec![format!("{rest}{MODEL}pe = {{ kind = \"rope\" }}\n")];
     }
     if fragment.starts_with("[task]") {
         return vec![format!(

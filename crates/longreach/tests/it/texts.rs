@@ -69,7 +69,11 @@ fn seconds(line: &str) -> String {
 #[test]
 fn lists() {
     let place = tempfile::tempdir().unwrap();
-    let commands: &[&[&str]] = &[&["list", "encodings"], &["list", "tasks"]];
+    let commands: &[&[&str]] = &[
+        &["list", "encodings"],
+        &["list", "tasks"],
+        &["list", "configs"],
+    ];
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 

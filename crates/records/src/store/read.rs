@@ -77,7 +77,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RunRecord, Unfit> {
         SCHEMA => {}
         newer if newer > SCHEMA => {
             return Err(Unfit::Newer(format!(
-                "schema {newer} is newer than this binary's {SCHEMA}"
+                "schema {newer} is newer than this binary's {SCHEMA}; a newer longreach reads it"
             )));
         }
         other => {
