@@ -149,8 +149,8 @@ pub trait Task: Send + Sync {
     fn kind(&self) -> &'static str;
     /// Number of token ids: ids are `0..vocab_size`.
     fn vocab_size(&self) -> usize;
-    /// What a length counts, plural: `"symbols"`, `"bytes"`.
-    fn unit(&self) -> &'static str;
+    /// What a length counts, plural: `"symbols"`, `"bytes"`; or the name of what it is.
+    fn unit(&self) -> &str;
     /// Tokens the model sees at this length.
     fn seq_len(&self, length: usize) -> usize;
     /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger
@@ -234,6 +234,10 @@ pub trait Task: Send + Sync {
     /// tokenizers.
     fn tokenizer(&self) -> Option<serde_json::Value> {
         None
+    }
+    /// What the author of a configuration may not expect of the files, a sentence each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
     /// Bytes of memory that the task holds, or needs while it is built if that is more.
     fn memory_bytes(&self) -> u64 {

@@ -1,22 +1,26 @@
 //! Prompts and answers from files of JSON lines: a task without Rust.
 //!
 //! Example (words): `{"prompt": "two plus three", "answer": "five"}` is
-//! `BOS two plus three SEP | five EOS`. A length counts the tokens of a prompt: characters, or
-//! words between white space. Training at length n draws from all prompts of at most n tokens; a
-//! test set is the prompts of n tokens, or of the `bucket` lengths that end with n.
+//! `BOS two plus three SEP | five EOS`. Numbers are read as they are written, lists as words. A file
+//! may also be one JSON array of such objects.
+//!
+//! A length counts the tokens of a prompt: characters, or words between white space; or `length`
+//! names the field that holds it. Training at length n draws from all prompts of at most length n; a
+//! test set is the prompts of length n, or of the `bucket` lengths that end with n.
 //!
 //! Rows of different lengths share a batch: shorter ones are filled with EOS on the right, which
 //! nothing before them sees and nothing counts.
 //!
-//! Held out: by file. A prompt that is in both files is refused. With `[select]`, values are chosen
-//! on the files of `select`, whose prompts are in neither.
+//! Held out: by file. A prompt that is in both files is refused, or left out of the training with
+//! `overlap = "drop"`. With `[select]`, values are chosen on the files of `select`, whose prompts are
+//! in neither.
 //!
 //! Tokens are those of the training file in order of code points, and one for all others.
 
-use crate::text::{Keys, Line, refuse_common, refuse_tested};
+use crate::text::{Keys, Line, common, refuse_common};
 use crate::{Batch, BuildContext, CorpusFacts, Rows, Scoring, Stream, TEACHER_FORCED};
 use crate::{Task, TaskError, TaskSpec};
-use schema::{Invalid, in_range};
+use schema::{Invalid, in_range, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -41,6 +45,17 @@ pub enum JsonlTokens {
     Words,
 }
 
+/// What becomes of prompts that are in the training and in the test files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They are not trained on.
+    Drop,
+}
+
 /// `kind = "jsonl"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -59,6 +74,12 @@ pub struct JsonlConfig {
     pub prompt: String,
     /// Key of the answer.
     pub answer: String,
+    /// Key of a whole number that is the length of a line, instead of the tokens of its prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<String>,
+    /// What becomes of prompts that are in the training and in the test files.
+    #[serde(skip_serializing_if = "is_default")]
+    pub overlap: Overlap,
     /// How many lengths of prompts a test set spans: those up to the test length.
     pub bucket: usize,
     /// Most bytes of all files together.
@@ -74,6 +95,8 @@ impl Default for JsonlConfig {
             tokens: JsonlTokens::default(),
             prompt: "prompt".to_owned(),
             answer: "answer".to_owned(),
+            length: None,
+            overlap: Overlap::default(),
             bucket: 1,
             max_bytes: 64 << 20,
         }
@@ -114,20 +137,18 @@ impl TaskSpec for JsonlConfig {
         let keys = Keys {
             prompt: &self.prompt,
             answer: &self.answer,
+            length: self.length.as_deref(),
             words: self.tokens == JsonlTokens::Words,
             max_bytes: self.max_bytes,
         };
         let mut read = |key: &str, patterns: &[String]| keys.read(key, patterns, ctx, &mut hasher);
-        let (train, test) = (read("train", &self.train)?, read("test", &self.test)?);
-        refuse_common(&train.lines, &test.lines)?;
-        let select = match self.select[..] {
+        let (mut train, test) = (read("train", &self.train)?, read("test", &self.test)?);
+        let mut select = match self.select[..] {
             [] => None,
             _ => Some(read("select", &self.select)?),
         };
-        if let Some(select) = &select {
-            refuse_common(&train.lines, &select.lines)?;
-            refuse_tested(&test.lines, &select.lines)?;
-        }
+        let select_lines = select.as_mut().map(|part| &mut part.lines);
+        let dropped = self.part(&mut train.lines, &test.lines, select_lines)?;
         let files = train.files + test.files + select.as_ref().map_or(0, |part| part.files);
         let test = match (ctx.rows, select) {
             (Rows::Selection, Some(select)) => select,
@@ -140,7 +161,9 @@ impl TaskSpec for JsonlConfig {
             test: vocabulary.rows(&test.lines),
             vocab_size: FIRST as usize + vocabulary.ids.len(),
             unknown: vocabulary.unknown(&test.lines),
+            dropped,
             tokens: self.tokens,
+            field: self.length.clone(),
             bucket: self.bucket,
             corpus: CorpusFacts {
                 source: format!(
@@ -157,6 +180,51 @@ impl TaskSpec for JsonlConfig {
         };
         task.check_lengths(ctx)?;
         Ok(Box::new(task))
+    }
+}
+
+impl JsonlConfig {
+    /// Holds the files apart: returns how many lines of the training files were left out.
+    fn part(
+        &self,
+        train: &mut Vec<Line>,
+        test: &[Line],
+        select: Option<&mut Vec<Line>>,
+    ) -> Result<usize, TaskError> {
+        let length = |line: &Line| {
+            let tokens = || self.tokens.split(&line.prompt).len();
+            line.length.unwrap_or_else(tokens)
+        };
+        let drop = |lines: &mut Vec<Line>, others: &[Line]| {
+            let found = common(lines, others);
+            for (at, _) in found.iter().rev() {
+                lines.remove(*at);
+            }
+            found.len()
+        };
+        let mut dropped = 0;
+        let trained = "is trained on";
+        let by_heart = "remove one of the two: what was learned by heart tests nothing; overlap = \
+                        \"drop\" leaves them out of the training";
+        let chose = "remove one of the two: what chose a value must not score it; overlap = \
+                     \"drop\" leaves them out of what chooses";
+        if let Some(select) = select {
+            match self.overlap {
+                Overlap::Refuse => {
+                    refuse_common(select, train, (trained, by_heart), length)?;
+                    refuse_common(select, test, ("is tested on", chose), length)?;
+                }
+                Overlap::Drop => {
+                    drop(select, test);
+                    dropped += drop(train, select);
+                }
+            }
+        }
+        match self.overlap {
+            Overlap::Refuse => refuse_common(test, train, (trained, by_heart), length)?,
+            Overlap::Drop => dropped += drop(train, test),
+        }
+        Ok(dropped)
     }
 }
 
@@ -222,12 +290,16 @@ impl Vocabulary {
 
     /// The lines as tokens, by the length of their prompts; lines of one length as in the files.
     fn rows(&self, lines: &[Line]) -> Vec<Row> {
-        let row = |line: &Line| Row {
-            prompt: self.ids(&line.prompt),
-            answer: self.ids(&line.answer),
+        let row = |line: &Line| {
+            let prompt = self.ids(&line.prompt);
+            Row {
+                length: line.length.unwrap_or(prompt.len()),
+                prompt,
+                answer: self.ids(&line.answer),
+            }
         };
         let mut rows: Vec<Row> = lines.iter().map(row).collect();
-        rows.sort_by_key(|row| row.prompt.len());
+        rows.sort_by_key(|row| row.length);
         rows
     }
 
@@ -239,6 +311,8 @@ impl Vocabulary {
 }
 
 struct Row {
+    /// That of its prompt, or what its field says.
+    length: usize,
     prompt: Vec<i32>,
     answer: Vec<i32>,
 }
@@ -251,26 +325,30 @@ impl Row {
 }
 
 struct JsonlTask {
-    /// By the length of their prompts.
+    /// By length.
     train: Vec<Row>,
     test: Vec<Row>,
     vocab_size: usize,
     /// Tokens of test answers that the training files lack.
     unknown: usize,
+    /// Lines of the training files that were left out.
+    dropped: usize,
     tokens: JsonlTokens,
+    /// The field that lengths are read from.
+    field: Option<String>,
     bucket: usize,
     corpus: CorpusFacts,
 }
 
-/// The rows whose prompts have at most this many tokens.
+/// The rows of at most this length.
 fn up_to(rows: &[Row], length: usize) -> &[Row] {
-    &rows[..rows.partition_point(|row| row.prompt.len() <= length)]
+    &rows[..rows.partition_point(|row| row.length <= length)]
 }
 
 impl JsonlTask {
     /// The rows trained on at a length; the shortest where none is short enough.
     fn trained(&self, length: usize) -> &[Row] {
-        let shortest = self.train.first().map_or(0, |row| row.prompt.len());
+        let shortest = self.train.first().map_or(0, |row| row.length);
         up_to(&self.train, length.max(shortest))
     }
 
@@ -283,9 +361,9 @@ impl JsonlTask {
 
     /// Refuses lengths at which there is nothing to train or to test.
     fn check_lengths(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
-        let unit = self.tokens.unit();
+        let unit = self.unit();
         let span = |rows: &[Row]| {
-            let ends = [rows.first(), rows.last()].map(|row| row.map_or(0, |row| row.prompt.len()));
+            let ends = [rows.first(), rows.last()].map(|row| row.map_or(0, |row| row.length));
             format!("{} to {}", ends[0], ends[1])
         };
         if up_to(&self.train, ctx.train_len).is_empty() {
@@ -313,7 +391,7 @@ impl JsonlTask {
                     length.saturating_sub(bucket) + 1
                 ),
             };
-            let lengths: BTreeSet<usize> = self.test.iter().map(|row| row.prompt.len()).collect();
+            let lengths: BTreeSet<usize> = self.test.iter().map(|row| row.length).collect();
             let shown: Vec<String> = lengths.iter().take(20).map(usize::to_string).collect();
             let more = if lengths.len() > 20 { ", ..." } else { "" };
             let allowed = format!("prompts of {}{more} {unit}", shown.join(", "));
@@ -348,10 +426,10 @@ impl Task for JsonlTask {
     fn vocab_size(&self) -> usize {
         self.vocab_size
     }
-    fn unit(&self) -> &'static str {
-        self.tokens.unit()
+    fn unit(&self) -> &str {
+        self.field.as_deref().unwrap_or(self.tokens.unit())
     }
-    /// Tokens of the longest row whose prompt has at most `length` tokens.
+    /// Tokens of the longest row of at most this length.
     fn seq_len(&self, length: usize) -> usize {
         let rows = self.trained(length).iter().chain(up_to(&self.test, length));
         rows.map(Row::seq_len).max().unwrap_or(1)
@@ -383,12 +461,21 @@ impl Task for JsonlTask {
         "exact_match"
     }
     fn definitions(&self, answers: &str) -> BTreeMap<String, String> {
-        let unit = self.tokens.unit();
-        let prompts = match self.bucket {
-            1 => format!("the test prompts of exactly this many {unit}"),
-            bucket => format!(
-                "the test prompts of this many {unit}, or up to {} fewer",
-                bucket - 1
+        let unit = self.unit();
+        let less = self.bucket - 1;
+        let prompts = match (&self.field, less) {
+            (Some(field), 0) => format!("the test prompts whose {field} is the length"),
+            (Some(field), _) => {
+                format!("the test prompts whose {field} is the length, or up to {less} less")
+            }
+            (None, 0) => format!("the test prompts of exactly this many {unit}"),
+            (None, _) => format!("the test prompts of this many {unit}, or up to {less} fewer"),
+        };
+        let dropped = match self.dropped {
+            0 => String::new(),
+            count => format!(
+                "; {count} lines of the training files, whose prompts are also tested, were left \
+                 out"
             ),
         };
         let unknown = match self.unknown {
@@ -415,7 +502,7 @@ impl Task for JsonlTask {
             ),
         ];
         what.map(|(metric, mode, meaning)| {
-            let text = format!("{meaning}; {mode}; over {prompts}{unknown}.");
+            let text = format!("{meaning}; {mode}; over {prompts}{unknown}{dropped}.");
             (metric.to_owned(), text)
         })
         .into()

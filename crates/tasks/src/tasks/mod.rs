@@ -116,5 +116,5 @@ tasks! {
     "grid" => Grid(grid::GridConfig, GridAnswer);
     "text" => Text(text::TextConfig);
     "masked_text" => MaskedText(text::MaskedTextConfig);
-    "jsonl" => Jsonl(jsonl::JsonlConfig, JsonlTokens);
+    "jsonl" => Jsonl(jsonl::JsonlConfig, JsonlTokens, Overlap);
 }

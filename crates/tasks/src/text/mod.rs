@@ -19,6 +19,7 @@ mod bpe;
 mod chars;
 mod config;
 mod corpus;
+mod first_bytes;
 mod ids;
 mod masked;
 mod origin;
@@ -37,7 +38,7 @@ pub use config::{
 };
 pub use masked::MaskedTextConfig;
 pub use origin::{CorpusKind, DEFAULT_CRATES};
-pub(crate) use prompts::{Keys, Line, refuse_common, refuse_tested};
+pub(crate) use prompts::{Keys, Line, common, refuse_common};
 
 use crate::{
     AxisFacts, Batch, BuildContext, CorpusFacts, ScoredText, Scoring, Stream, TEACHER_FORCED, Task,

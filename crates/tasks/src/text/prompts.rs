@@ -1,16 +1,23 @@
 //! Prompts and answers from files of JSON lines: reading them, and mistakes with file and line.
 
+use super::first_bytes::{BYTE_ORDER_MARK, FirstBytes};
 use super::parts::Reader;
 use super::sources;
 use crate::{BuildContext, TaskError};
 use schema::text;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+
+/// Lengths that a message lists.
+const SHOWN: usize = 12;
 
 /// A line: prompt and answer as they are written, and where.
 pub(crate) struct Line {
     pub prompt: String,
     pub answer: String,
+    /// What the field of lengths says, if there is one.
+    pub length: Option<usize>,
     /// File and line.
     pub place: String,
 }
@@ -21,11 +28,16 @@ pub(crate) struct Keys<'a> {
     pub prompt: &'a str,
     /// Key of the answer.
     pub answer: &'a str,
+    /// Key of the length, if lengths are not counted in tokens.
+    pub length: Option<&'a str>,
     /// Whether a token is a word, so that white space alone is none.
     pub words: bool,
     /// Most bytes of all files together.
     pub max_bytes: u64,
 }
+
+/// What is wrong with a line, and what to do.
+type Refused = (String, String);
 
 /// The lines of the files that one key names.
 pub(crate) struct Prompts {
@@ -69,7 +81,8 @@ impl Keys<'_> {
         Ok(part)
     }
 
-    /// Reads the lines of a file; empty ones are left out.
+    /// Reads the lines of a file; empty ones are left out. A file that is one JSON array has its
+    /// rows for lines.
     fn parse(
         &self,
         path: &Path,
@@ -77,55 +90,97 @@ impl Keys<'_> {
         bytes: &[u8],
         lines: &mut Vec<Line>,
     ) -> Result<(), TaskError> {
-        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let number = index + 1;
-            let refused = |(problem, hint): (String, String)| {
-                TaskError::input(path, format!("line {number}: {problem}"), hint)
-            };
-            let Ok(line) = std::str::from_utf8(line) else {
-                let problem = "is no UTF-8 text".to_owned();
-                return Err(refused((problem, "save the file as UTF-8".to_owned())));
-            };
-            if line.trim().is_empty() {
-                continue;
-            }
-            let [prompt, answer] = self.texts(line).map_err(refused)?;
+        let refused = |(problem, hint): Refused| TaskError::input(path, problem, hint);
+        if let Some(found) = FirstBytes::of(bytes).filter(|found| !found.is_text()) {
+            return Err(refused(found.refused("JSON lines")));
+        }
+        let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        let mut push = |(number, line): (usize, &str), what: &str| {
+            let (prompt, answer, length) = self
+                .texts(line)
+                .map_err(|(problem, hint)| refused((format!("{what}{number}: {problem}"), hint)))?;
             lines.push(Line {
                 prompt,
                 answer,
+                length,
                 place: format!("{}:{number}", text::excerpt(name)),
             });
+            Ok(())
+        };
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            let rows = array(bytes).map_err(|why| {
+                let problem = format!("begins with `[` and is no JSON array of objects: {why}");
+                refused((problem, format!("write one on each line: {}", self.row())))
+            })?;
+            let mut numbered = (1..).zip(rows);
+            return numbered.try_for_each(|row| push(row, "row "));
+        }
+        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+            let Ok(line) = std::str::from_utf8(line) else {
+                let problem = format!("line {number}: is no UTF-8 text");
+                return Err(refused((problem, "save the file as UTF-8".to_owned())));
+            };
+            if !line.trim().is_empty() {
+                push((number, line), "line ")?;
+            }
         }
         Ok(())
     }
 
-    /// Prompt and answer of a line, or what is wrong with it and what to do.
-    fn texts(&self, line: &str) -> Result<[String; 2], (String, String)> {
-        let example = format!(
-            "write {{\"{}\": \"...\", \"{}\": \"...\"}}",
-            self.prompt, self.answer
-        );
-        let object: BTreeMap<String, serde_json::Value> =
-            serde_json::from_str(line).map_err(|error| {
-                let why = text::excerpt(&error.to_string());
-                (format!("is no JSON object: {why}"), example.clone())
-            })?;
-        let text = |key: &str| match object.get(key) {
-            Some(serde_json::Value::String(text)) if self.is_empty(text) => {
-                Err((format!("`{key}` is empty"), example.clone()))
-            }
-            Some(serde_json::Value::String(text)) => Ok(text.clone()),
-            Some(_) => Err((format!("`{key}` is no string"), example.clone())),
-            None => {
+    /// What a line looks like.
+    fn row(&self) -> String {
+        let length = self.length.map(|key| format!(", \"{key}\": 1"));
+        format!(
+            "{{\"{}\": \"...\", \"{}\": \"...\"{}}}",
+            self.prompt,
+            self.answer,
+            length.unwrap_or_default()
+        )
+    }
+
+    /// Prompt, answer and length of a line.
+    fn texts(&self, line: &str) -> Result<(String, String, Option<usize>), Refused> {
+        let object: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|error| {
+            let why = text::excerpt(&error.to_string());
+            let hint = match error.is_eof() {
+                true => "write a whole object on each line: `jq -c .` does".to_owned(),
+                false => format!("write {}", self.row()),
+            };
+            (format!("is no JSON object: {why}"), hint)
+        })?;
+        let value = |key: &str| {
+            object.get(key).ok_or_else(|| {
                 let keys = object.keys().take(8).map(|key| text::excerpt(key));
                 let found = keys.collect::<Vec<_>>().join(", ");
-                Err((
-                    format!("has no `{key}`; it has: {found}"),
-                    "set task.prompt and task.answer to the keys of your lines".to_owned(),
-                ))
-            }
+                let hint = match self.length {
+                    Some(length) if length == key => "set task.length to a key of your lines",
+                    _ => "set task.prompt and task.answer to the keys of your lines",
+                };
+                (format!("has no `{key}`; it has: {found}"), hint.to_owned())
+            })
         };
-        Ok([text(self.prompt)?, text(self.answer)?])
+        let text = |key: &str| match words(value(key)?, line) {
+            Ok(text) if self.is_empty(&text) => {
+                Err((format!("`{key}` is empty"), format!("write {}", self.row())))
+            }
+            Ok(text) => Ok(text),
+            Err(what) => Err((
+                format!("`{key}` is {what}"),
+                "write a text, a number, or a list of them".to_owned(),
+            )),
+        };
+        let length = |key: &str| {
+            let written = words(value(key)?, line).unwrap_or_default();
+            written.trim().parse().map_err(|_| {
+                let problem = format!("`{key}` is no whole number: {}", text::excerpt(&written));
+                (problem, "task.length names a field of numbers".to_owned())
+            })
+        };
+        Ok((
+            text(self.prompt)?,
+            text(self.answer)?,
+            self.length.map(length).transpose()?,
+        ))
     }
 
     /// Whether a text has no token.
@@ -134,32 +189,106 @@ impl Keys<'_> {
     }
 }
 
-/// Refuses a test prompt that is trained on.
-pub(crate) fn refuse_common(train: &[Line], test: &[Line]) -> Result<(), TaskError> {
-    let hint = "remove one of the two: what was learned by heart tests nothing";
-    refuse_both(train, test, "is trained on", hint)
+/// The texts of the objects of an array, or what is wrong with it.
+fn array(bytes: &[u8]) -> Result<Vec<&str>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned())?;
+    let mut rest = text.trim_start().strip_prefix('[').unwrap_or_default();
+    let mut rows = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        if rows.is_empty() && rest.trim_end() == "]" {
+            return Ok(rows);
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Map<String, Value>>();
+        match values.next() {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                let why = text::excerpt(&error.to_string());
+                return Err(format!("row {}: {why}", rows.len() + 1));
+            }
+            None => return Err("it ends without `]`".to_owned()),
+        }
+        let (row, after) = rest.split_at(values.byte_offset());
+        rows.push(row);
+        rest = match after.trim_start().split_at_checked(1) {
+            Some((",", after)) => after,
+            Some(("]", after)) if after.trim().is_empty() => return Ok(rows),
+            _ => return Err(format!("no `,` or `]` after row {}", rows.len())),
+        };
+    }
 }
 
-/// Refuses a prompt for selection that results are scored on.
-pub(crate) fn refuse_tested(test: &[Line], select: &[Line]) -> Result<(), TaskError> {
-    let hint = "remove one of the two: what chose a value must not score it";
-    refuse_both(test, select, "is tested on", hint)
+/// A value as a text: numbers as they are written in `line`, lists as words; or what else it is.
+fn words(value: &Value, line: &str) -> Result<String, &'static str> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| match item {
+                Value::Array(_) => Err("a list of lists"),
+                item => words(item, line),
+            });
+            Ok(items.collect::<Result<Vec<_>, _>>()?.join(" "))
+        }
+        Value::Object(_) => Err("an object"),
+        Value::Null => Err("null"),
+        Value::Bool(_) | Value::Number(_) => {
+            let text = value.to_string();
+            // The parser keeps no digits beyond those of a double, and no zeros at the end.
+            let is_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+            let is_kept =
+                !value.is_f64() || line.split(|c| !is_number(c)).any(|written| written == text);
+            is_kept
+                .then_some(text)
+                .ok_or("a number that needs quotes to keep its digits")
+        }
+    }
 }
 
-fn refuse_both(these: &[Line], those: &[Line], what: &str, hint: &str) -> Result<(), TaskError> {
-    let known: HashMap<&str, &str> = these
+/// The prompts of `lines` that are among `others` too: which lines, and where the other one is.
+pub(crate) fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
+    let known: HashMap<&str, &str> = others
         .iter()
         .map(|line| (&*line.prompt, &*line.place))
         .collect();
-    let common = those
-        .iter()
-        .find_map(|line| Some((line, known.get(&*line.prompt)?)));
-    common.map_or(Ok(()), |(line, at)| {
-        let problem = format!("the prompt of {} {what}: it is also {at}", line.place);
-        Err(TaskError::Input {
-            path: None,
-            problem,
-            hint: hint.to_owned(),
-        })
+    let places = lines.iter().map(|line| known.get(&*line.prompt));
+    let found = places.enumerate();
+    found
+        .filter_map(|(at, place)| Some((at, *place?)))
+        .collect()
+}
+
+/// Refuses prompts of `lines` that are among `others`, with their number at each length.
+pub(crate) fn refuse_common(
+    lines: &[Line],
+    others: &[Line],
+    (what, hint): (&str, &str),
+    length: impl Fn(&Line) -> usize,
+) -> Result<(), TaskError> {
+    let found = common(lines, others);
+    let Some((first, at)) = found.first() else {
+        return Ok(());
+    };
+    let mut by_length: BTreeMap<usize, usize> = BTreeMap::new();
+    for (at, _) in &found {
+        *by_length.entry(length(&lines[*at])).or_default() += 1;
+    }
+    let shown = by_length.iter().take(SHOWN);
+    let mut shown: Vec<String> = shown
+        .map(|(n, count)| format!("{count} of length {n}"))
+        .collect();
+    if by_length.len() > SHOWN {
+        shown.push("...".to_owned());
+    }
+    let problem = format!(
+        "the prompt of {} {what}: it is also {at}; so are {} of {} prompts ({})",
+        lines[*first].place,
+        found.len(),
+        lines.len(),
+        shown.join(", ")
+    );
+    Err(TaskError::Input {
+        path: None,
+        problem,
+        hint: hint.to_owned(),
     })
 }

@@ -229,8 +229,8 @@ fn mistakes_name_file_and_line() {
             "line 2: `prompt` is empty",
         ),
         (
-            with("\n\n{\"prompt\": \"a\", \"answer\": 5}"),
-            "line 4: `answer` is no string",
+            with("\n\n{\"prompt\": \"a\", \"answer\": {}}"),
+            "line 4: `answer` is an object; write a text, a number, or a list of them",
         ),
         (
             printed(b"{\"prompt\": \"\xff\"}", &good, "", 1),
@@ -242,7 +242,8 @@ fn mistakes_name_file_and_line() {
         ),
         (
             printed(good.as_bytes(), &good, "", 2),
-            "the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1",
+            "the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 of 1 prompts \
+             (1 of length 2)",
         ),
         (
             printed(good.as_bytes(), &line("abcd", "x"), "", 3),
@@ -281,4 +282,214 @@ fn mistakes_name_file_and_line() {
         .unwrap()
         .to_string();
     assert!(error.contains("`train` = []: names no file"), "{error}");
+}
+
+/// Prompts and answers of all training rows as their words, in the order of the files.
+fn texts(directory: &Path, train: &[u8], more: &str) -> Result<Vec<String>, String> {
+    std::fs::write(directory.join("train.jsonl"), train).unwrap();
+    let test = r#"{"prompt": "!", "values": "!", "answer": "!", "outputs": "!"}"#;
+    write(directory, "test.jsonl", test);
+    let task = build(directory, &format!("tokens = \"words\"\n{more}"), 9, &[1])?;
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let text = String::from_utf8_lossy(train).into_owned();
+    let is_word = |c: char| c.is_alphanumeric() || "+-.".contains(c);
+    known.extend(
+        text.split(|c| !is_word(c))
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned),
+    );
+    for key in ["prompt", "answer", "values", "outputs", "cat"] {
+        known.remove(key);
+    }
+    let known: Vec<String> = known.into_iter().collect();
+    let batch = task.train_batch(9, 400, 0, 0);
+    let shown =
+        |ids: Vec<i32>| -> Vec<&str> { ids.iter().map(|id| &*known[*id as usize - 4]).collect() };
+    let rows: BTreeSet<String> = (0..400)
+        .map(|row| read(&batch, row))
+        .map(|(prompt, answer, _)| {
+            format!("{} = {}", shown(prompt).join(" "), shown(answer).join(" "))
+        })
+        .collect();
+    Ok(rows.into_iter().collect())
+}
+
+#[test]
+fn benchmarks_are_read_as_they_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mark = "\u{feff}";
+    let big = "123456789012345678901234567890";
+    for (train, more, expected) in [
+        // A byte order mark, a number, and digits as they are written.
+        (
+            format!("{mark}{{\"prompt\": \"a b\", \"answer\": 7}}\n"),
+            "",
+            "a b = 7",
+        ),
+        ("{\"prompt\": \"a\", \"answer\": 1.5}".into(), "", "a = 1.5"),
+        (
+            format!("{{\"prompt\": \"a\", \"answer\": \"{big}\"}}"),
+            "",
+            &*format!("a = {big}"),
+        ),
+        (
+            "{\"prompt\": \"a\", \"answer\": true}".into(),
+            "",
+            "a = true",
+        ),
+        // Lists of texts, as RULER has them, and of numbers.
+        (
+            "{\"prompt\": \"q\", \"outputs\": [\"x\", \"y\"]}".into(),
+            "answer = \"outputs\"",
+            "q = x y",
+        ),
+        (
+            "{\"values\": [1, 0, 1], \"answer\": 1, \"cat\": 6}".into(),
+            "prompt = \"values\"",
+            "1 0 1 = 1",
+        ),
+        // A whole file as one array.
+        (
+            format!(
+                "{mark}\n[\n {{\"prompt\": \"a\",\n \"answer\": 2}},\n {{\"prompt\": \"b\", \"answer\": 3}}]\n"
+            ),
+            "",
+            "a = 2|b = 3",
+        ),
+    ] {
+        let read = texts(directory, train.as_bytes(), more);
+        assert_eq!(
+            read.map(|rows| rows.join("|")),
+            Ok(expected.to_owned()),
+            "{train}"
+        );
+    }
+    let wide: Vec<u8> = "\u{feff}{}"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    for (train, said) in [
+        (
+            &b"[{\"prompt\": \"a\", \"answer\": \"b\"}, 3]"[..],
+            "no JSON array of objects: row 2",
+        ),
+        (
+            b"[{\"prompt\": \"a\", \"answer\": \"b\"}",
+            "no `,` or `]` after row 1",
+        ),
+        (b"[{\"prompt\": \"a\"}]", "row 1: has no `answer`"),
+        (b"[]", "holds no line"),
+        (b"[\"a\", \"b\"]\n", "write one on each line: {\"prompt\""),
+        (b"{\n\"prompt\": \"a\"\n}", "`jq -c .` does"),
+        (b"{\"prompt\": \"a\", \"answer\": null}", "`answer` is null"),
+        (
+            b"{\"prompt\": \"a\", \"answer\": [[1]]}",
+            "`answer` is a list of lists",
+        ),
+        (
+            b"{\"prompt\": \"a\", \"answer\": 0.10}",
+            "a number that needs quotes",
+        ),
+        (
+            b"{\"prompt\": \"a\", \"answer\": 123456789012345678901234567890}",
+            "a number that needs quotes",
+        ),
+        (
+            b"\x1f\x8b\x08",
+            "begins as a gzip file, not as JSON lines; `gunzip FILE` unpacks it",
+        ),
+        (&wide, "begins as text in UTF-16, not as JSON lines"),
+    ] {
+        let error = texts(directory, train, "").expect_err(said);
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+/// Ten questions of categories 2 and 3; the test repeats one of each and has one that is new.
+fn categories(directory: &Path) {
+    let row = |n: usize, cat: usize| {
+        format!("{{\"prompt\": [{n}, {n}], \"answer\": {n}, \"cat\": {cat}}}\n")
+    };
+    let rows = |ns: &[usize]| -> String { ns.iter().map(|n| row(*n, 2 + n % 2)).collect() };
+    write(
+        directory,
+        "train.jsonl",
+        &rows(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+    );
+    write(directory, "test.jsonl", &rows(&[0, 1, 11]));
+}
+
+#[test]
+fn a_field_groups_the_results() {
+    let directory = tempfile::tempdir().unwrap();
+    categories(directory.path());
+    let more = "tokens = \"words\"\nlength = \"cat\"\noverlap = \"drop\"";
+    let task = build(directory.path(), more, 3, &[2, 3]).unwrap();
+    assert_eq!(
+        (task.unit(), task.test_rows(2), task.test_rows(3)),
+        ("cat", 1, 2)
+    );
+    // Training at 2 never sees category 3; tokens are counted all the same.
+    assert_eq!((task.seq_len(2), task.seq_len(3)), (5, 5));
+    let drawn = |n: usize| -> BTreeSet<i32> {
+        let batch = task.train_batch(n, 200, 0, 0);
+        (0..200).map(|row| read(&batch, row).1[0]).collect()
+    };
+    // 0 and 1 are tested, so that 2 to 9 are the tokens from 4 on.
+    assert_eq!(drawn(2), [4, 6, 8, 10].into());
+    assert_eq!(drawn(3), (4..12).collect());
+    let definition = &task.definitions(TEACHER_FORCED)["exact_match"];
+    assert!(
+        definition.contains("whose cat is the length"),
+        "{definition}"
+    );
+    assert!(
+        definition.contains("2 lines of the training files"),
+        "{definition}"
+    );
+    let error = build(directory.path(), "length = \"cat\"", 3, &[4])
+        .err()
+        .unwrap();
+    assert!(error.contains("(1 of length 2, 1 of length 3)"), "{error}");
+    let error = build(directory.path(), "length = \"dog\"", 3, &[3])
+        .err()
+        .unwrap();
+    assert!(error.contains("line 1: has no `dog`"), "{error}");
+    let error = build(directory.path(), "length = \"prompt\"", 3, &[3])
+        .err()
+        .unwrap();
+    assert!(
+        error.contains("`prompt` is no whole number: 0 0"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_overlap_is_counted_and_can_be_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    categories(directory.path());
+    let words = "tokens = \"words\"";
+    let error = build(directory.path(), words, 3, &[2]).err().unwrap();
+    assert!(
+        error.contains("so are 2 of 3 prompts (2 of length 2)")
+            && error.contains("overlap = \"drop\""),
+        "{error}"
+    );
+    // What chooses is in neither: 1 is tested too, 2 and 3 are no longer trained on.
+    let rows =
+        |ns: &[usize]| -> String { ns.iter().map(|n| line(&format!("{n} {n}"), "x")).collect() };
+    write(directory.path(), "select.jsonl", &rows(&[1, 2, 3, 20]));
+    let more = format!("{words}\noverlap = \"drop\"\nselect = [\"select.jsonl\"]");
+    let task = build(directory.path(), &more, 3, &[2]).unwrap();
+    let definition = &task.definitions(TEACHER_FORCED)["exact_match"];
+    assert!(
+        definition.contains("4 lines of the training files"),
+        "{definition}"
+    );
+    assert_eq!(task.test_rows(2), 3);
+    let error = build(directory.path(), &more.replace("drop", "refuse"), 3, &[2])
+        .err()
+        .unwrap();
+    assert!(error.contains("of select.jsonl:1 is trained on"), "{error}");
 }

@@ -252,7 +252,7 @@ const TABLES: &[(&str, &str)] = &[
     (
         "task",
         r#"{ kind = "jsonl", train = ["a.jsonl"], test = ["b.jsonl"], select = ["c.jsonl"], tokens = "words", prompt = "q", answer = "a", bucket = 40,
-            max_bytes = 20000000 }"#,
+            overlap = "drop", max_bytes = 20000000 }"#,
     ),
     (
         "task",

@@ -1,0 +1,145 @@
+//! What a file is by its first bytes, where it is not the text that a configuration says.
+
+/// UTF-8's byte order mark.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A format with a signature, and how a text is made of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FirstBytes {
+    signature: &'static [u8],
+    /// What such a file is.
+    pub what: &'static str,
+    /// How to make a text of it.
+    pub mend: &'static str,
+}
+
+const fn format(signature: &'static [u8], what: &'static str, mend: &'static str) -> FirstBytes {
+    FirstBytes {
+        signature,
+        what,
+        mend,
+    }
+}
+
+const IDS: &str = "level = \"u16\", \"u32\" or \"u64\" reads token ids";
+const TO_UTF_8: &str = "`iconv -f UTF-16 -t UTF-8 FILE` prints it as UTF-8";
+
+const FORMATS: &[FirstBytes] = &[
+    format(b"\x1f\x8b", "a gzip file", "`gunzip FILE` unpacks it"),
+    format(
+        b"\x28\xb5\x2f\xfd",
+        "a Zstandard file",
+        "`unzstd FILE` unpacks it",
+    ),
+    format(b"\xfd7zXZ\0", "an xz file", "`unxz FILE` unpacks it"),
+    format(b"BZh", "a bzip2 file", "`bunzip2 FILE` unpacks it"),
+    format(b"PK\x03\x04", "a zip archive", "`unzip FILE` unpacks it"),
+    format(
+        b"PAR1",
+        "a Parquet file",
+        "write its column of texts to a text file",
+    ),
+    format(b"\x93NUMPY", "a NumPy array", IDS),
+    format(&20_240_520u32.to_le_bytes(), "a shard of llm.c", IDS),
+    format(&20_240_801u32.to_le_bytes(), "a shard of llm.c", IDS),
+    // Before UTF-16: its mark begins with the same two bytes.
+    format(
+        b"\xff\xfe\0\0",
+        "text in UTF-32",
+        "`iconv -f UTF-32 -t UTF-8 FILE` prints it as UTF-8",
+    ),
+    format(b"\xff\xfe", "text in UTF-16", TO_UTF_8),
+    format(b"\xfe\xff", "text in UTF-16", TO_UTF_8),
+    format(
+        BYTE_ORDER_MARK,
+        "text with a byte order mark",
+        "`tail -c +4 FILE` prints it without its mark",
+    ),
+];
+
+impl FirstBytes {
+    /// What these bytes begin as, if they do not begin as plain text does.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let mut formats = FORMATS.iter();
+        let found = formats.find(|format| bytes.starts_with(format.signature));
+        found.copied().or_else(|| utf_16_without_mark(bytes))
+    }
+
+    /// Whether it is UTF-8 all the same.
+    pub fn is_text(self) -> bool {
+        self.signature == BYTE_ORDER_MARK
+    }
+
+    /// Whether it holds ids behind a header.
+    pub fn is_ids(self) -> bool {
+        self.mend == IDS
+    }
+
+    /// What is wrong with it as `wanted`, and what to do.
+    pub fn refused(self, wanted: &str) -> (String, String) {
+        let problem = format!("begins as {}, not as {wanted}", self.what);
+        (problem, self.mend.to_owned())
+    }
+}
+
+/// Text of mostly Latin letters in UTF-16 has a zero in every second byte.
+fn utf_16_without_mark(bytes: &[u8]) -> Option<FirstBytes> {
+    let start = &bytes[..bytes.len().min(4096)];
+    let is_ascii = |byte: &u8| matches!(*byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let fits = |at: usize| {
+        let pairs = || start.chunks_exact(2);
+        let count = pairs().filter(|pair| pair[at] == 0 && is_ascii(&pair[1 - at]));
+        pairs().len() >= 32 && 20 * count.count() >= 19 * pairs().len()
+    };
+    let (what, mend) = match (fits(1), fits(0)) {
+        (true, _) => (
+            "text in UTF-16",
+            "`iconv -f UTF-16LE -t UTF-8 FILE` prints it as UTF-8",
+        ),
+        (_, true) => (
+            "text in UTF-16",
+            "`iconv -f UTF-16BE -t UTF-8 FILE` prints it as UTF-8",
+        ),
+        _ => return None,
+    };
+    Some(format(b"", what, mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_first_bytes() {
+        let utf_16 = |text: &str, order: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            text.encode_utf16().flat_map(order).collect()
+        };
+        let text = "Plain letters, one after the other.\n".repeat(3);
+        for (bytes, what) in [
+            (b"\x1f\x8b\x08rest".to_vec(), Some("a gzip file")),
+            (b"\x28\xb5\x2f\xfdrest".to_vec(), Some("a Zstandard file")),
+            (
+                b"\xef\xbb\xbfx".to_vec(),
+                Some("text with a byte order mark"),
+            ),
+            (b"\x93NUMPY\x01\0".to_vec(), Some("a NumPy array")),
+            (
+                utf_16(&format!("\u{feff}a"), u16::to_le_bytes),
+                Some("text in UTF-16"),
+            ),
+            (utf_16(&text, u16::to_le_bytes), Some("text in UTF-16")),
+            (utf_16(&text, u16::to_be_bytes), Some("text in UTF-16")),
+            (b"\xff\xfe\0\0a\0\0\0".to_vec(), Some("text in UTF-32")),
+            (text.into_bytes(), None),
+            ("汉字".repeat(99).into_bytes(), None),
+            (vec![0; 999], None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(
+                FirstBytes::of(&bytes).map(|found| found.what),
+                what,
+                "{bytes:?}"
+            );
+        }
+    }
+}
