@@ -65,6 +65,8 @@ pub struct CorpusFacts {
     pub valid_bytes: u64,
     /// BLAKE3 over (relative name, length, bytes) of every piece of both splits, lower-case hex.
     pub blake3: String,
+    /// What the author of a configuration may not expect of the files, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// The text that a task scores, where it is all that there is to score: each of its tokens once at
@@ -234,10 +236,6 @@ pub trait Task: Send + Sync {
     /// tokenizers.
     fn tokenizer(&self) -> Option<serde_json::Value> {
         None
-    }
-    /// What the author of a configuration may not expect of the files, a sentence each.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
     }
     /// Bytes of memory that the task holds, or needs while it is built if that is more.
     fn memory_bytes(&self) -> u64 {

@@ -393,6 +393,8 @@ impl Planner {
             .surroundings
             .build(&written.task, train_len, test_lens, seed, rows, mask);
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
+        let notes = task.corpus().map(|corpus| corpus.notes.clone());
+        self.note(notes.unwrap_or_default());
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)
     }

@@ -176,6 +176,7 @@ impl TaskSpec for JsonlConfig {
                 train_bytes: train.bytes,
                 valid_bytes: test.bytes,
                 blake3: hasher.finalize().to_hex().to_string(),
+                notes: Vec::new(),
             },
         };
         task.check_lengths(ctx)?;

@@ -1,5 +1,6 @@
 //! The table of the text task.
 
+use super::ids::Ids;
 use super::origin::{CorpusKind, DEFAULT_CRATES};
 use super::published::check_source;
 use crate::{BuildContext, TaskError};
@@ -20,6 +21,8 @@ pub enum Level {
     U16,
     /// The same with 32 bits.
     U32,
+    /// The same with 64 bits.
+    U64,
     /// A token of a byte-pair encoding that is trained on the training split.
     Bpe,
 }
@@ -31,6 +34,25 @@ impl Level {
             Self::Bytes | Self::Chars | Self::Bpe => None,
             Self::U16 => Some(2),
             Self::U32 => Some(4),
+            Self::U64 => Some(8),
+        }
+    }
+
+    /// The level of ids of this many bytes.
+    pub(super) fn of_ids(bytes: usize) -> Option<Self> {
+        let mut levels = [Self::U16, Self::U32, Self::U64].into_iter();
+        levels.find(|level| level.id_bytes() == Some(bytes))
+    }
+
+    /// As in a configuration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Chars => "chars",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::Bpe => "bpe",
         }
     }
 }
@@ -282,6 +304,15 @@ impl Default for Sliding {
 }
 
 impl TextConfig {
+    /// How the files are read, where they hold ids.
+    pub(super) fn ids(&self) -> Option<Ids> {
+        Some(Ids {
+            level: self.level,
+            width: self.level.id_bytes()?,
+            vocab: self.vocab?,
+        })
+    }
+
     /// Checks everything that needs no file.
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
         check_source(self.corpus, &self.files, &self.crates)?;
@@ -310,7 +341,7 @@ impl TextConfig {
     fn check_ids(&self) -> Result<(), Invalid> {
         let absent = |key: &str, value: String| {
             let problem = "is for files of token ids";
-            let help = "remove it, or set level = \"u16\" or \"u32\"";
+            let help = "remove it, or set level = \"u16\", \"u32\" or \"u64\"";
             Err(Invalid::new(key, value, problem, "absent", help))
         };
         let ids = self.level.id_bytes().is_some();
@@ -330,7 +361,7 @@ impl TextConfig {
             }
             Some(vocab) if !ids => {
                 let problem = "is for files of token ids, and for byte pairs";
-                let help = "remove it, or set level = \"bpe\", \"u16\" or \"u32\"";
+                let help = "remove it, or set level = \"bpe\", \"u16\", \"u32\" or \"u64\"";
                 return Err(Invalid::new("vocab", vocab, problem, "absent", help));
             }
             Some(vocab) => {

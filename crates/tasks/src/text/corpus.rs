@@ -1,13 +1,14 @@
 //! Reading a corpus and splitting it.
 
-use super::config::{Split, TextConfig};
+use super::config::{Level, Split, TextConfig};
+use super::first_bytes::FirstBytes;
 use super::origin::{CorpusKind, DEFAULT_CRATES};
 use super::parts::{Part, Reader, Splits, too_large};
 use super::published;
 use super::sources::{self, Found};
 use crate::{BuildContext, CarriedText, CorpusFacts, TaskError};
-use schema::{Invalid, allowed};
-use std::collections::BTreeSet;
+use schema::{Invalid, allowed, text};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A corpus in memory.
@@ -18,11 +19,63 @@ pub(crate) struct Corpus {
     pub train: Part,
     pub valid: Part,
     pub facts: CorpusFacts,
+    /// What the files are that were not what their first bytes promise.
+    pub seen: Seen,
     /// Whether `valid` is a split that nothing need be kept of for selection.
     pub is_apart: bool,
     /// Whether the splits are cut between them, which may be inside a character, and whether
     /// `valid` ends so.
     pub cuts: [bool; 2],
+}
+
+/// What the first bytes of files said.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Formats of ids whose headers were taken away, plural.
+    pub formats: BTreeSet<&'static str>,
+    /// Formats that were read as bytes all the same: the first file, and how many there are.
+    found: BTreeMap<FirstBytes, (String, usize)>,
+}
+
+impl Seen {
+    /// Checks the file that begins at `from`, and takes away a header of ids.
+    fn file(
+        &mut self,
+        config: &TextConfig,
+        file: &Found,
+        bytes: &mut Vec<u8>,
+        from: usize,
+    ) -> Result<(), TaskError> {
+        if let Some(ids) = config.ids() {
+            self.formats.extend(ids.unwrap(bytes, from, &file.path)?);
+            return Ok(());
+        }
+        let Some(found) = FirstBytes::of(&bytes[from..]) else {
+            return Ok(());
+        };
+        if found.is_ids() || config.level != Level::Bytes && !found.is_text() {
+            let (problem, hint) = found.refused("text");
+            return Err(TaskError::input(&file.path, problem, hint));
+        }
+        let noted = self.found.entry(found);
+        noted.or_insert_with(|| (file.name.clone(), 0)).1 += 1;
+        Ok(())
+    }
+
+    /// A sentence for each format that was read as bytes.
+    pub fn notes(&self) -> Vec<String> {
+        let notes = self.found.iter().map(|(found, (first, count))| {
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let (first, what, mend) = (text::excerpt(first), found.what, found.mend);
+            format!(
+                "{first}{more} begins as {what}, and its bytes are trained on as they are; {mend}"
+            )
+        });
+        notes.collect()
+    }
 }
 
 /// Finds, reads and splits the corpus of a table that has passed its check.
@@ -48,13 +101,14 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             (files, source, None)
         }
     };
+    let mut seen = Seen::default();
     let splits = match published::get(config.corpus) {
         Some(published) => published.read(&files, config.max_bytes, ctx.rows)?,
         None => {
             let held_out = held_out(config, ctx, &mut files)?;
             let (train, valid) = match carried {
                 Some(text) => split_carried(config, text, &held_out)?,
-                None => read_split(config, &files, &held_out)?,
+                None => read_split(config, &files, &held_out, &mut seen)?,
             };
             check_any(&train, &valid, &files)?;
             check_held_out(config, &held_out, &files)?;
@@ -76,12 +130,14 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         train_bytes: splits.train.bytes.len() as u64,
         valid_bytes: splits.valid.bytes.len() as u64,
         blake3: splits.hash,
+        notes: seen.notes(),
     };
     Ok(Corpus {
         first: files.swap_remove(0).path,
         train: splits.train,
         valid: splits.valid,
         facts,
+        seen,
         is_apart: splits.is_apart,
         cuts: splits.cuts,
     })
@@ -204,15 +260,22 @@ fn read_split(
     config: &TextConfig,
     files: &[Found],
     held_out: &BTreeSet<PathBuf>,
+    seen: &mut Seen,
 ) -> Result<(Part, Part), TaskError> {
     let (mut train, mut valid) = (Part::default(), Part::default());
+    let mut read = |file: &Found, bytes: &mut Vec<u8>, reader: &mut Reader<'_>| {
+        let from = bytes.len();
+        reader.read(file, bytes)?;
+        seen.file(config, file, bytes, from)?;
+        Ok::<usize, TaskError>(bytes.len() - from)
+    };
     let mut reader = Reader::new(files, config.max_bytes)?;
     if let Split::Range(by) = &config.split {
         let mut bytes = Vec::new();
         bytes.reserve_exact(reader.expected(|_| true));
         let mut sizes = Vec::with_capacity(files.len());
         for file in files {
-            sizes.push((file.name.clone(), reader.read(file, &mut bytes)?));
+            sizes.push((file.name.clone(), read(file, &mut bytes, &mut reader)?));
         }
         return Ok(cut(sizes, bytes, by.valid_fraction));
     }
@@ -227,7 +290,7 @@ fn read_split(
         } else {
             &mut train
         };
-        let len = reader.read(file, &mut part.bytes)?;
+        let len = read(file, &mut part.bytes, &mut reader)?;
         part.pieces.push((file.name.clone(), len));
     }
     Ok((train, valid))

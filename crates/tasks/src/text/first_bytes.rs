@@ -4,7 +4,7 @@
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A format with a signature, and how a text is made of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FirstBytes {
     signature: &'static [u8],
     /// What such a file is.
@@ -25,14 +25,14 @@ const IDS: &str = "level = \"u16\", \"u32\" or \"u64\" reads token ids";
 const TO_UTF_8: &str = "`iconv -f UTF-16 -t UTF-8 FILE` prints it as UTF-8";
 
 const FORMATS: &[FirstBytes] = &[
-    format(b"\x1f\x8b", "a gzip file", "`gunzip FILE` unpacks it"),
+    format(b"\x1f\x8b\x08", "a gzip file", "`gunzip FILE` unpacks it"),
     format(
         b"\x28\xb5\x2f\xfd",
         "a Zstandard file",
         "`unzstd FILE` unpacks it",
     ),
     format(b"\xfd7zXZ\0", "an xz file", "`unxz FILE` unpacks it"),
-    format(b"BZh", "a bzip2 file", "`bunzip2 FILE` unpacks it"),
+    format(b"BZh91AY&SY", "a bzip2 file", "`bunzip2 FILE` unpacks it"),
     format(b"PK\x03\x04", "a zip archive", "`unzip FILE` unpacks it"),
     format(
         b"PAR1",
@@ -62,7 +62,7 @@ impl FirstBytes {
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let mut formats = FORMATS.iter();
         let found = formats.find(|format| bytes.starts_with(format.signature));
-        found.copied().or_else(|| utf_16_without_mark(bytes))
+        found.copied().or_else(|| without_signature(bytes))
     }
 
     /// Whether it is UTF-8 all the same.
@@ -70,9 +70,14 @@ impl FirstBytes {
         self.signature == BYTE_ORDER_MARK
     }
 
-    /// Whether it holds ids behind a header.
+    /// Whether its first bytes say that it holds ids.
     pub fn is_ids(self) -> bool {
-        self.mend == IDS
+        !self.signature.is_empty() && self.mend == IDS
+    }
+
+    /// Whether nothing else begins so: numbers may begin as a mark of UTF-16.
+    pub fn is_packed(self) -> bool {
+        self.signature.len() > BYTE_ORDER_MARK.len() || self.mend.contains("unpacks")
     }
 
     /// What is wrong with it as `wanted`, and what to do.
@@ -82,27 +87,25 @@ impl FirstBytes {
     }
 }
 
-/// Text of mostly Latin letters in UTF-16 has a zero in every second byte.
-fn utf_16_without_mark(bytes: &[u8]) -> Option<FirstBytes> {
+/// Numbers have zeros in the same places: text of mostly Latin letters in UTF-16 in every second
+/// byte, ids of 32 bits in every fourth.
+fn without_signature(bytes: &[u8]) -> Option<FirstBytes> {
     let start = &bytes[..bytes.len().min(4096)];
-    let is_ascii = |byte: &u8| matches!(*byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
-    let fits = |at: usize| {
-        let pairs = || start.chunks_exact(2);
-        let count = pairs().filter(|pair| pair[at] == 0 && is_ascii(&pair[1 - at]));
-        pairs().len() >= 32 && 20 * count.count() >= 19 * pairs().len()
+    let is = |size: usize, fits: &dyn Fn(&[u8]) -> bool| {
+        let numbers = start.chunks_exact(size);
+        let all = numbers.len();
+        all >= 32 && 20 * numbers.filter(|number| fits(number)).count() >= 19 * all
     };
-    let (what, mend) = match (fits(1), fits(0)) {
-        (true, _) => (
-            "text in UTF-16",
-            "`iconv -f UTF-16LE -t UTF-8 FILE` prints it as UTF-8",
-        ),
-        (_, true) => (
-            "text in UTF-16",
-            "`iconv -f UTF-16BE -t UTF-8 FILE` prints it as UTF-8",
-        ),
-        _ => return None,
-    };
-    Some(format(b"", what, mend))
+    let is_ascii = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let in_utf_16 = |mend| Some(format(b"", "text in UTF-16", mend));
+    if is(2, &|pair| pair[1] == 0 && is_ascii(pair[0])) {
+        return in_utf_16("`iconv -f UTF-16LE -t UTF-8 FILE` prints it as UTF-8");
+    }
+    if is(2, &|pair| pair[0] == 0 && is_ascii(pair[1])) {
+        return in_utf_16("`iconv -f UTF-16BE -t UTF-8 FILE` prints it as UTF-8");
+    }
+    let is_id = |number: &[u8]| number[3] == 0 && number[2] <= 2 && number[..2] != [0, 0];
+    is(4, &is_id).then(|| format(b"", "numbers of 32 bits", IDS))
 }
 
 #[cfg(test)]
@@ -133,6 +136,11 @@ mod tests {
             (text.into_bytes(), None),
             ("汉字".repeat(99).into_bytes(), None),
             (vec![0; 999], None),
+            (
+                (300..400u32).flat_map(u32::to_le_bytes).collect(),
+                Some("numbers of 32 bits"),
+            ),
+            ((300..400u16).flat_map(u16::to_le_bytes).collect(), None),
             (Vec::new(), None),
         ] {
             assert_eq!(

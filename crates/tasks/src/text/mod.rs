@@ -3,7 +3,7 @@
 //! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files
 //! are concatenated in order without a separator, so windows cross file boundaries; nothing is
 //! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
-//! character (`chars.rs`), and so is what lengths count. With `level = "u16"` or `"u32"` the files
+//! character (`chars.rs`), and so is what lengths count. With `level = "u16"`, `"u32"` or `"u64"` the files
 //! hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair encoding is
 //! trained on the training split (`bpe.rs`) and gives the tokens of both splits. Training windows
 //! start anywhere in the training split with equal probability; test windows are laid over the
@@ -46,7 +46,10 @@ use crate::{
 };
 use schema::Invalid;
 use segments::{Segments, Written};
-use std::{collections::BTreeMap, f64::consts::LN_2};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    f64::consts::LN_2,
+};
 use stretch::ValidSplit;
 use windows::Plan;
 
@@ -82,7 +85,7 @@ impl TaskSpec for TextConfig {
             return byte_pairs(self, corpus, vocab, ctx, &plan);
         }
         let cuts = corpus.cuts;
-        if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
+        if let Some(ids::Ids { width, vocab, .. }) = self.ids() {
             let splits = token_ids(&corpus, width, vocab, cuts[0])?;
             check_tokens(&corpus, "tokens", [splits[0].len(), splits[1].len()], ctx)?;
             let plan = plan(splits[1].len(), "tokens")?;
@@ -92,7 +95,7 @@ impl TaskSpec for TextConfig {
                 vocab_size: vocab,
                 bytes_per_token: self.bytes_per_token,
                 is_counted: false,
-                note: None,
+                note: read_past(&corpus.seen.formats),
                 bpe: None,
             };
             let text = |_| Vec::new();
@@ -182,6 +185,17 @@ fn byte_pairs(
     };
     let text = |id: usize| names[id].clone();
     config.task([train, valid], plan, corpus.facts, tokens, (ctx, &text))
+}
+
+/// That headers were left out, where files have some.
+fn read_past(formats: &BTreeSet<&str>) -> Option<String> {
+    let names: Vec<&str> = formats.iter().copied().collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the files are {}, read past their headers",
+            names.join(" and ")
+        )
+    })
 }
 
 /// Refuses splits with fewer tokens than one window.

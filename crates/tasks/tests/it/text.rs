@@ -744,3 +744,53 @@ fn what_is_no_text_has_no_characters() {
         "{problem}"
     );
 }
+
+#[test]
+fn files_that_begin_as_something_else_are_noted_or_refused() {
+    let letters = "letters, one after the other\n".repeat(9);
+    let wide: Vec<u8> = letters.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let marked = format!("\u{feff}{letters}").into_bytes();
+    let gzip = [b"\x1f\x8b\x08\0", letters.as_bytes()].concat();
+    let numpy = [b"\x93NUMPY\x01\0", letters.as_bytes()].concat();
+    let dir = dir(&[
+        ("a.txt", letters.as_bytes()),
+        ("b.gz", &gzip),
+        ("c.gz", &gzip),
+        ("wide.txt", &wide),
+        ("marked.txt", &marked),
+        ("ids.npy", &numpy),
+    ]);
+    let of = |files: &str, level: &str| {
+        let table = format!("files = [{files}]\nlevel = \"{level}\"\nsplit = {{ by = \"range\" }}");
+        let vocab = if level == "bpe" { "\nvocab = 258" } else { "" };
+        build(&format!("{table}{vocab}"), &ctx(dir.path()))
+    };
+    let notes = |files: &str, level: &str| {
+        let task = of(files, level).unwrap_or_else(|error| panic!("{files}: {error}"));
+        task.corpus().unwrap().notes.join("|")
+    };
+    assert_eq!(notes("\"a.txt\"", "bytes"), "");
+    assert_eq!(
+        notes("\"a.txt\", \"b.gz\", \"c.gz\"", "bytes"),
+        "b.gz and 1 more begins as a gzip file, and its bytes are trained on as they are; `gunzip \
+         FILE` unpacks it"
+    );
+    assert!(notes("\"wide.txt\"", "bytes").contains("`iconv -f UTF-16LE -t UTF-8 FILE`"));
+    for level in ["bytes", "chars", "bpe"] {
+        assert!(
+            notes("\"marked.txt\"", level).contains("`tail -c +4 FILE`"),
+            "{level}"
+        );
+        let error = input_error(of("\"ids.npy\"", level), Some(&dir.path().join("ids.npy")));
+        assert_eq!(error, "begins as a NumPy array, not as text");
+    }
+    for level in ["chars", "bpe"] {
+        let error = input_error(of("\"b.gz\"", level), Some(&dir.path().join("b.gz")));
+        assert_eq!(error, "begins as a gzip file, not as text");
+        let error = input_error(
+            of("\"wide.txt\"", level),
+            Some(&dir.path().join("wide.txt")),
+        );
+        assert_eq!(error, "begins as text in UTF-16, not as text");
+    }
+}
