@@ -1,12 +1,12 @@
 //! Prompts and answers from files of JSON lines: a task without Rust.
 //!
 //! Example (words): `{"prompt": "two plus three", "answer": "five"}` is
-//! `BOS two plus three SEP | five EOS`. Numbers are read as they are written, lists as words. A file
-//! may also be one JSON array of such objects.
+//! `BOS two plus three SEP | five EOS`. Numbers are read as they are written, lists as words. A
+//! file may also be one JSON array of such objects.
 //!
 //! A length counts the tokens of a prompt: characters, or words between white space; or `length`
-//! names the field that holds it. Training at length n draws from all prompts of at most length n; a
-//! test set is the prompts of length n, or of the `bucket` lengths that end with n.
+//! names the field that holds it. Training at length n draws from all prompts of at most length n;
+//! a test set is the prompts of length n, or of the `bucket` lengths that end with n.
 //!
 //! Rows of different lengths share a batch: shorter ones are filled with EOS on the right, which
 //! nothing before them sees and nothing counts.
@@ -17,7 +17,8 @@
 //!
 //! Tokens are those of the training file in order of code points, and one for all others.
 
-use crate::text::{Keys, Line, common, refuse_common};
+pub use crate::text::Overlap;
+use crate::text::{Keys, Line};
 use crate::{Batch, BuildContext, CorpusFacts, Rows, Scoring, Stream, TEACHER_FORCED};
 use crate::{Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range, is_default};
@@ -43,17 +44,6 @@ pub enum JsonlTokens {
     Chars,
     /// What stands between white space.
     Words,
-}
-
-/// What becomes of prompts that are in the training and in the test files.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Overlap {
-    /// They are refused.
-    #[default]
-    Refuse,
-    /// They are not trained on.
-    Drop,
 }
 
 /// `kind = "jsonl"`.
@@ -148,7 +138,12 @@ impl TaskSpec for JsonlConfig {
             _ => Some(read("select", &self.select)?),
         };
         let select_lines = select.as_mut().map(|part| &mut part.lines);
-        let dropped = self.part(&mut train.lines, &test.lines, select_lines)?;
+        let length = |line: &Line| {
+            let tokens = || self.tokens.split(&line.prompt).len();
+            line.length.unwrap_or_else(tokens)
+        };
+        let lines = (&mut train.lines, &test.lines[..], select_lines);
+        let dropped = self.overlap.part(lines, length)?;
         let files = train.files + test.files + select.as_ref().map_or(0, |part| part.files);
         let test = match (ctx.rows, select) {
             (Rows::Selection, Some(select)) => select,
@@ -181,51 +176,6 @@ impl TaskSpec for JsonlConfig {
         };
         task.check_lengths(ctx)?;
         Ok(Box::new(task))
-    }
-}
-
-impl JsonlConfig {
-    /// Holds the files apart: returns how many lines of the training files were left out.
-    fn part(
-        &self,
-        train: &mut Vec<Line>,
-        test: &[Line],
-        select: Option<&mut Vec<Line>>,
-    ) -> Result<usize, TaskError> {
-        let length = |line: &Line| {
-            let tokens = || self.tokens.split(&line.prompt).len();
-            line.length.unwrap_or_else(tokens)
-        };
-        let drop = |lines: &mut Vec<Line>, others: &[Line]| {
-            let found = common(lines, others);
-            for (at, _) in found.iter().rev() {
-                lines.remove(*at);
-            }
-            found.len()
-        };
-        let mut dropped = 0;
-        let trained = "is trained on";
-        let by_heart = "remove one of the two: what was learned by heart tests nothing; overlap = \
-                        \"drop\" leaves them out of the training";
-        let chose = "remove one of the two: what chose a value must not score it; overlap = \
-                     \"drop\" leaves them out of what chooses";
-        if let Some(select) = select {
-            match self.overlap {
-                Overlap::Refuse => {
-                    refuse_common(select, train, (trained, by_heart), length)?;
-                    refuse_common(select, test, ("is tested on", chose), length)?;
-                }
-                Overlap::Drop => {
-                    drop(select, test);
-                    dropped += drop(train, select);
-                }
-            }
-        }
-        match self.overlap {
-            Overlap::Refuse => refuse_common(test, train, (trained, by_heart), length)?,
-            Overlap::Drop => dropped += drop(train, test),
-        }
-        Ok(dropped)
     }
 }
 

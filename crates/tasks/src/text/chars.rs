@@ -22,14 +22,9 @@ pub(super) fn decode(
     train: &Part,
     valid: &Part,
     first: &Path,
-    [cut, end_cut]: [bool; 2],
+    cuts: [bool; 2],
 ) -> Result<Characters, TaskError> {
-    let of =
-        |bytes, ends: [bool; 2], split| text(bytes, ends).map_err(|at| refused(first, split, at));
-    let (train, valid) = (
-        of(&train.bytes, [false, cut], "training")?,
-        of(&valid.bytes, [cut, end_cut], "validation")?,
-    );
+    let [train, valid] = strs(train, valid, first, cuts)?;
     // Sorted: ids go by code point, not by the order of a hash table.
     let known: BTreeSet<char> = train.chars().collect();
     let ids: HashMap<char, i32> = known.iter().copied().zip(1..).collect();
@@ -46,6 +41,30 @@ pub(super) fn decode(
         known: known.into_iter().collect(),
         valid_bytes,
     })
+}
+
+fn strs<'a>(
+    train: &'a Part,
+    valid: &'a Part,
+    first: &Path,
+    [cut, end_cut]: [bool; 2],
+) -> Result<[&'a str; 2], TaskError> {
+    let of =
+        |bytes, ends: [bool; 2], split| text(bytes, ends).map_err(|at| refused(first, split, at));
+    Ok([
+        of(&train.bytes, [false, cut], "training")?,
+        of(&valid.bytes, [cut, end_cut], "validation")?,
+    ])
+}
+
+/// Both splits as bytes of text, without what is cut of a character between them.
+pub(super) fn texts<'a>(
+    train: &'a Part,
+    valid: &'a Part,
+    first: &Path,
+    cuts: [bool; 2],
+) -> Result<[&'a [u8]; 2], TaskError> {
+    Ok(strs(train, valid, first, cuts)?.map(str::as_bytes))
 }
 
 /// Bytes as text, or the place of the first byte that is none. At an end that was cut, up to three

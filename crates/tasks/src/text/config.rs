@@ -1,61 +1,14 @@
 //! The table of the text task.
 
+use super::bpe::WordKind;
 use super::ids::Ids;
+use super::level::Level;
 use super::origin::{CorpusKind, DEFAULT_CRATES};
 use super::published::check_source;
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range, is_default, tagged};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound::Excluded;
-
-/// What a token is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// A byte, of 256.
-    #[default]
-    Bytes,
-    /// A character of the training split, or the one token for all others.
-    Chars,
-    /// An id of 16 bits, little-endian: the files are text that a tokenizer has turned into ids.
-    U16,
-    /// The same with 32 bits.
-    U32,
-    /// The same with 64 bits.
-    U64,
-    /// A token of a byte-pair encoding that is trained on the training split.
-    Bpe,
-}
-
-impl Level {
-    /// Bytes of an id in the files, where they hold ids.
-    pub(super) fn id_bytes(self) -> Option<usize> {
-        match self {
-            Self::Bytes | Self::Chars | Self::Bpe => None,
-            Self::U16 => Some(2),
-            Self::U32 => Some(4),
-            Self::U64 => Some(8),
-        }
-    }
-
-    /// The level of ids of this many bytes.
-    pub(super) fn of_ids(bytes: usize) -> Option<Self> {
-        let mut levels = [Self::U16, Self::U32, Self::U64].into_iter();
-        levels.find(|level| level.id_bytes() == Some(bytes))
-    }
-
-    /// As in a configuration.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Chars => "chars",
-            Self::U16 => "u16",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::Bpe => "bpe",
-        }
-    }
-}
 
 /// `kind = "text"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +21,13 @@ pub struct TextConfig {
     /// many tokens it gets, 257 to 65536, the 256 bytes among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vocab: Option<usize>,
+    /// For `level = "bpe"`: how a text is split into words, inside of which pairs are merged.
+    #[serde(skip_serializing_if = "is_default")]
+    pub words: WordKind,
+    /// For `level = "tokenizer"`: a `tokenizer.json` with byte pairs on bytes, relative to the
+    /// configuration's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// For files of ids: bytes of text that a token stands for, on average, above 0 and at most
     /// 1000; without it there are no bits per byte.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +73,10 @@ pub(super) struct Table {
     #[serde(default)]
     pub vocab: Option<usize>,
     #[serde(default)]
+    pub words: WordKind,
+    #[serde(default)]
+    pub tokenizer: Option<String>,
+    #[serde(default)]
     pub bytes_per_token: Option<f64>,
     pub corpus: Option<CorpusKind>,
     pub files: Option<Vec<String>>,
@@ -143,6 +107,8 @@ impl From<Table> for TextConfig {
         let Table {
             level,
             vocab,
+            words,
+            tokenizer,
             bytes_per_token,
             corpus,
             files,
@@ -180,6 +146,8 @@ impl From<Table> for TextConfig {
         Self {
             level,
             vocab,
+            words,
+            tokenizer,
             bytes_per_token,
             corpus,
             files,
@@ -345,6 +313,7 @@ impl TextConfig {
             Err(Invalid::new(key, value, problem, "absent", help))
         };
         let ids = self.level.id_bytes().is_some();
+        self.check_tokenizer()?;
         match self.vocab {
             Some(vocab) if self.level == Level::Bpe => {
                 let hint = "the 256 bytes and at least one pair; 512 suits small models";
@@ -387,6 +356,41 @@ impl TextConfig {
                 in_range("bytes_per_token", bytes, range, hint)
             }
             None => Ok(()),
+        }
+    }
+
+    /// Checks that what belongs to one kind of byte pairs is given with it.
+    fn check_tokenizer(&self) -> Result<(), Invalid> {
+        let named = self.tokenizer.as_deref();
+        if self.words != WordKind::default() && self.level != Level::Bpe {
+            let (problem, hint) = (
+                "is for byte pairs that are trained here",
+                "remove it, or set level = \"bpe\"",
+            );
+            return Err(Invalid::new(
+                "words",
+                "\"unicode\"",
+                problem,
+                "absent",
+                hint,
+            ));
+        }
+        match (named, self.level == Level::Tokenizer) {
+            (Some(named), false) => Err(Invalid::new(
+                "tokenizer",
+                format!("{named:?}"),
+                "is read with level = \"tokenizer\" only",
+                "absent",
+                "remove it, or set level = \"tokenizer\"",
+            )),
+            (None, true) => Err(Invalid::new(
+                "tokenizer",
+                "",
+                "is missing: which tokenizer reads the text",
+                "a tokenizer.json with byte pairs on bytes",
+                "write tokenizer = \"tokenizer.json\"",
+            )),
+            _ => Ok(()),
         }
     }
 

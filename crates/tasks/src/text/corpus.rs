@@ -1,7 +1,8 @@
 //! Reading a corpus and splitting it.
 
-use super::config::{Level, Split, TextConfig};
+use super::config::{Split, TextConfig};
 use super::first_bytes::FirstBytes;
+use super::level::Level;
 use super::origin::{CorpusKind, DEFAULT_CRATES};
 use super::parts::{Part, Reader, Splits, too_large};
 use super::published;

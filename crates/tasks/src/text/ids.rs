@@ -1,9 +1,9 @@
-//! Token ids from files: numbers of 16, 32 or 64 bits, little-endian, one after the other, as nanoGPT
-//! writes them, behind the header of llm.c's shards, or as a NumPy array. A file is what it says
-//! itself; one that says nothing is refused if its bytes look like ids of another width.
+//! Token ids from files: numbers of 16, 32 or 64 bits, little-endian, one after the other, as
+//! nanoGPT writes them, behind the header of llm.c's shards, or as a NumPy array. A file is what it
+//! says itself; one that says nothing is refused if its bytes look like ids of another width.
 
-use super::config::Level;
 use super::first_bytes::FirstBytes;
+use super::level::Level;
 use super::parts::Part;
 use crate::TaskError;
 use schema::{Invalid, text};

@@ -3,24 +3,27 @@
 //! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files
 //! are concatenated in order without a separator, so windows cross file boundaries; nothing is
 //! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
-//! character (`chars.rs`), and so is what lengths count. With `level = "u16"`, `"u32"` or `"u64"` the files
-//! hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair encoding is
-//! trained on the training split (`bpe.rs`) and gives the tokens of both splits. Training windows
-//! start anywhere in the training split with equal probability; test windows are laid over the
-//! validation split (`windows.rs`) but for its last eighth, which is kept for selection
-//! (`stretch.rs`), or over its first `eval_tokens` + 1 bytes: the same for every method, seed and
-//! evaluation seed. With `segment_ends`, such as "." and "\n", tokens have coordinates
-//! on two axes for `coordinates = "task"` (`segments.rs`).
+//! character (`chars.rs`), and so is what lengths count. With `level = "u16"`, `"u32"` or `"u64"`
+//! the files hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair
+//! encoding is trained on the training split (`bpe.rs`) and gives the tokens of both splits; with
+//! `level = "tokenizer"` it is read from a `tokenizer.json`. Training windows start anywhere in the
+//! training split with equal probability; test windows are laid over the validation split
+//! (`windows.rs`) but for its last eighth, which is kept for selection (`stretch.rs`), or over its
+//! first `eval_tokens` + 1 bytes: the same for every method, seed and evaluation seed. With
+//! `segment_ends`, such as "." and "\n", tokens have coordinates on two axes for
+//! `coordinates = "task"` (`segments.rs`).
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
 //! KERPLE, arXiv 2205.09921). The default corpus is source code that the program carries.
 
 mod bpe;
+mod byte_pairs;
 mod chars;
 mod config;
 mod corpus;
 mod first_bytes;
 mod ids;
+mod level;
 mod masked;
 mod origin;
 mod parts;
@@ -32,19 +35,22 @@ mod stretch;
 mod tokenizer_json;
 mod windows;
 
+pub use bpe::WordKind;
 pub use config::{
-    EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping, Published, Sliding, Split,
-    TextConfig, Windows,
+    EveryFile, HeldOutFiles, HeldOutRange, NonOverlapping, Published, Sliding, Split, TextConfig,
+    Windows,
 };
+pub use level::Level;
 pub use masked::MaskedTextConfig;
 pub use origin::{CorpusKind, DEFAULT_CRATES};
-pub(crate) use prompts::{Keys, Line, common, refuse_common};
+pub use prompts::Overlap;
+pub(crate) use prompts::{Keys, Line};
 
 use crate::{
     AxisFacts, Batch, BuildContext, CorpusFacts, ScoredText, Scoring, Stream, TEACHER_FORCED, Task,
     TaskError, TaskSpec,
 };
-use schema::Invalid;
+use bpe::Bpe;
 use segments::{Segments, Written};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,8 +87,8 @@ impl TaskSpec for TextConfig {
             let text = |id| vec![id as u8];
             return self.task(splits, plan, corpus.facts, BYTES, (ctx, &text));
         }
-        if let (Level::Bpe, Some(vocab)) = (self.level, self.vocab) {
-            return byte_pairs(self, corpus, vocab, ctx, &plan);
+        if matches!(self.level, Level::Bpe | Level::Tokenizer) {
+            return byte_pairs::task(self, corpus, ctx, &plan);
         }
         let cuts = corpus.cuts;
         if let Some(ids::Ids { width, vocab, .. }) = self.ids() {
@@ -143,48 +149,6 @@ impl TextConfig {
             segments,
         }))
     }
-}
-
-/// The task by tokens of a byte-pair encoding that is trained here.
-fn byte_pairs(
-    config: &TextConfig,
-    corpus: corpus::Corpus,
-    vocab: usize,
-    ctx: &BuildContext<'_>,
-    plan: &dyn Fn(usize, &str) -> Result<Plan, TaskError>,
-) -> Result<Box<dyn Task>, TaskError> {
-    let bpe = bpe::Bpe::train(&corpus.train.bytes, vocab);
-    let most = bpe.vocab_size();
-    if most < vocab {
-        let problem = "is more than the training split gives: no other pair of tokens occurs twice";
-        let allowed = match most {
-            256 => "none for this text".to_owned(),
-            most => schema::allowed(&(257..=most)),
-        };
-        let hint = "lower it, or add files";
-        return Err(Invalid::new("vocab", vocab, problem, allowed, hint).into());
-    }
-    let [train, valid] = [&corpus.train, &corpus.valid].map(|part| bpe.encode(&part.bytes));
-    check_tokens(&corpus, "tokens", [train.len(), valid.len()], ctx)?;
-    let plan = plan(valid.len(), "tokens")?;
-    let names = bpe.tokens();
-    let scored = &valid[plan.scored()];
-    let bytes: usize = scored.iter().map(|id| names[*id as usize].len()).sum();
-    let note = format!(
-        "tokens are those of a byte-pair encoding of {vocab} tokens that was trained on the \
-         training split"
-    );
-    let tokens = Tokens {
-        unit: "tokens",
-        one: "token",
-        vocab_size: vocab,
-        bytes_per_token: Some(bytes as f64 / scored.len() as f64),
-        is_counted: true,
-        note: Some(note),
-        bpe: Some(bpe),
-    };
-    let text = |id: usize| names[id].clone();
-    config.task([train, valid], plan, corpus.facts, tokens, (ctx, &text))
 }
 
 /// That headers were left out, where files have some.
@@ -282,7 +246,7 @@ struct Tokens {
     /// A sentence for every definition.
     note: Option<String>,
     /// What made them, if it was trained here.
-    bpe: Option<bpe::Bpe>,
+    bpe: Option<(Bpe, WordKind)>,
 }
 
 const BYTES: Tokens = Tokens {
@@ -450,8 +414,8 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         self.tokens.bytes_per_token
     }
     fn tokenizer(&self) -> Option<serde_json::Value> {
-        let bpe = self.tokens.bpe.as_ref()?;
-        Some(tokenizer_json::tokenizer_json(bpe))
+        let (bpe, words) = self.tokens.bpe.as_ref()?;
+        Some(tokenizer_json::tokenizer_json(bpe, *words))
     }
     /// Tokens, and the bytes that they were made of where these are two things.
     fn memory_bytes(&self) -> u64 {

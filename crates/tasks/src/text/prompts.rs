@@ -5,6 +5,7 @@ use super::parts::Reader;
 use super::sources;
 use crate::{BuildContext, TaskError};
 use schema::text;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -244,8 +245,59 @@ fn words(value: &Value, line: &str) -> Result<String, &'static str> {
     }
 }
 
+/// What becomes of prompts that are in the training and in the test files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They are not trained on.
+    Drop,
+}
+
+impl Overlap {
+    /// Holds the files apart: returns how many lines of the training files were left out.
+    pub(crate) fn part(
+        self,
+        (train, test, select): (&mut Vec<Line>, &[Line], Option<&mut Vec<Line>>),
+        length: impl Fn(&Line) -> usize + Copy,
+    ) -> Result<usize, TaskError> {
+        let drop = |lines: &mut Vec<Line>, others: &[Line]| {
+            let found = common(lines, others);
+            for (at, _) in found.iter().rev() {
+                lines.remove(*at);
+            }
+            found.len()
+        };
+        let mut dropped = 0;
+        let trained = "is trained on";
+        let by_heart = "remove one of the two: what was learned by heart tests nothing; overlap = \
+                        \"drop\" leaves them out of the training";
+        let chose = "remove one of the two: what chose a value must not score it; overlap = \
+                     \"drop\" leaves them out of what chooses";
+        if let Some(select) = select {
+            match self {
+                Overlap::Refuse => {
+                    refuse_common(select, train, (trained, by_heart), length)?;
+                    refuse_common(select, test, ("is tested on", chose), length)?;
+                }
+                Overlap::Drop => {
+                    drop(select, test);
+                    dropped += drop(train, select);
+                }
+            }
+        }
+        match self {
+            Overlap::Refuse => refuse_common(test, train, (trained, by_heart), length)?,
+            Overlap::Drop => dropped += drop(train, test),
+        }
+        Ok(dropped)
+    }
+}
+
 /// The prompts of `lines` that are among `others` too: which lines, and where the other one is.
-pub(crate) fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
+fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
     let known: HashMap<&str, &str> = others
         .iter()
         .map(|line| (&*line.prompt, &*line.place))
@@ -258,7 +310,7 @@ pub(crate) fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a 
 }
 
 /// Refuses prompts of `lines` that are among `others`, with their number at each length.
-pub(crate) fn refuse_common(
+fn refuse_common(
     lines: &[Line],
     others: &[Line],
     (what, hint): (&str, &str),

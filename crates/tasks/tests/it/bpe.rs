@@ -122,3 +122,101 @@ fn mistakes_are_named() {
     let text = format!("{error:?}");
     assert!(text.contains("none for this text"), "{text}");
 }
+
+#[test]
+fn texts_without_spaces_are_read_in_any_script() {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let dna: String = (0..4000)
+        .map(|_| b"ACGT"[next(4) as usize] as char)
+        .collect();
+    let sign = |n: u64| char::from_u32(0x4e00 + n as u32).unwrap();
+    let chinese: String = (0..3000).map(|_| sign(next(37))).collect();
+    for (name, text) in [("dna", dna), ("chinese", chinese)] {
+        for words in ["ascii", "unicode"] {
+            let table = format!("level = \"bpe\"\nvocab = 300\nwords = \"{words}\"");
+            let task = build(name, text.as_bytes(), &table).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(task.vocab_size(), 300);
+            assert!(task.bytes_per_token().unwrap() > 1.5, "{name} {words}");
+        }
+    }
+    let error = build(
+        "bytes",
+        b"ab\xff ".repeat(99).as_slice(),
+        "level = \"bpe\"\nvocab = 258\nwords = \"unicode\"",
+    );
+    assert!(
+        error
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("is no UTF-8 text")
+    );
+}
+
+#[test]
+fn a_tokenizer_of_others_reads_a_text() {
+    let golden: serde_json::Value =
+        serde_json::from_slice(include_bytes!("../golden/tokenizers.json")).unwrap();
+    let text = golden["texts"]["all"].as_str().unwrap();
+    let ids: Vec<i32> = serde_json::from_value(golden["read"]["all"].clone()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokenizer.json");
+    std::fs::write(folder.path().join("a.txt"), text).unwrap();
+    std::fs::write(&file, golden["read"]["json"].to_string()).unwrap();
+    let mut ctx = common::ctx("", 8, &[8], 0);
+    ctx.config_dir = folder.path().into();
+    let read = |more: &str| {
+        let table = format!("kind = \"text\"\nfiles = [\"a.txt\"]\nlevel = \"tokenizer\"\n{more}");
+        toml::from_str::<TaskConfig>(&table).unwrap().build(&ctx)
+    };
+    let named = "tokenizer = \"tokenizer.json\"";
+    let task = read(named).unwrap_or_else(|error| panic!("{error}"));
+    let vocab = golden["read"]["json"]["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .len();
+    assert_eq!((task.vocab_size(), task.unit()), (vocab + 1, "tokens"));
+    // The validation split is the end of the text.
+    // From its second window on: the split begins inside a word.
+    let batch = task.test_batch(8, 1, 1);
+    assert!(ids.windows(8).any(|window| window == batch.inputs));
+    assert!(task.definitions("")["perplexity"].contains("a tokenizer.json"));
+    assert_eq!(task.tokenizer(), None, "it is not trained here");
+    // Another tokenizer is another text.
+    let hash = |task: &dyn Task| task.corpus().unwrap().blake3.clone();
+    let before = hash(task.as_ref());
+    let changed = golden["read"]["json"].to_string() + "\n";
+    std::fs::write(&file, changed).unwrap();
+    assert_ne!(
+        hash(read(named).unwrap_or_else(|e| panic!("{e}")).as_ref()),
+        before
+    );
+    for (more, said) in [
+        ("", "`tokenizer`: is missing"),
+        ("tokenizer = \"none.json\"", "none.json"),
+        (
+            &*format!("{named}\nvocab = 300"),
+            "is for files of token ids",
+        ),
+        (
+            &*format!("{named}\nwords = \"unicode\""),
+            "byte pairs that are trained here",
+        ),
+    ] {
+        let error = read(more)
+            .err()
+            .unwrap_or_else(|| panic!("{more}"))
+            .to_string();
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    std::fs::write(&file, "{}").unwrap();
+    let error = read(named).err().unwrap().to_string();
+    assert!(
+        error.contains("is no tokenizer.json") && error.contains("level = \"u32\""),
+        "{error}"
+    );
+}

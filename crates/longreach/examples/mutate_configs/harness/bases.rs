@@ -394,7 +394,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
     }
     bases.extend(segments(ids));
     let mut pairs: Table = LEAST.parse().expect("TOML");
-    let pairs_of = r#"{ kind = "text", level = "bpe", vocab = 258, files = ["a.txt"],
+    let pairs_of = r#"{ kind = "text", level = "bpe", vocab = 258, words = "unicode", files = ["a.txt"],
         split = { by = "range", valid_fraction = 0.5 } }"#;
     put(&mut pairs, "task", pairs_of);
     bases.push(base("vocab of byte pairs", pairs, &["task", "vocab"]));
