@@ -1,6 +1,6 @@
 //! Bytes as a configuration or as overrides: a plan or a refusal that helps, never a panic.
 
-use config::diagnostic::{Diagnostic, Place};
+use config::diagnostic::{Diagnostic, Location};
 use config::source::Source;
 use experiment::plan;
 use experiment::plan::planner::Plan;
@@ -187,7 +187,7 @@ fn refused(error: &Diagnostic, file: &[u8]) {
         !error.problem.to_string().trim().is_empty(),
         "no problem: {error:?}"
     );
-    if let Place::Line {
+    if let Location::Line {
         line, text, column, ..
     } = &error.place
     {

@@ -1,7 +1,7 @@
 //! One axis: its keys, its entries, and what is wrong with them. `[axes]` and `select.over` hold
 //! axes: tables of lists by dotted key.
 
-use super::diagnostic::{Diagnostic, Place, Problem, describe_value, quoted, type_name};
+use super::diagnostic::{Diagnostic, Location, Problem, describe_value, quoted, type_name};
 use super::key_path::{AXES, Blocked, KeyPath, MAX_RUNS, OVER, SELECT, set_below};
 use super::labels::{canonical, label};
 use super::origins::Patch;
@@ -406,7 +406,7 @@ impl Family {
             .key_error(source, &axis.key, inner.problem.clone())
             .with_help(inner.help.clone().unwrap_or_default());
         match error.place {
-            Place::CommandLine { .. } => error,
+            Location::CommandLine { .. } => error,
             _ => error.with_note(format!(
                 "{} sets its key in the tables of the file",
                 if self.noun == METHODS.noun {

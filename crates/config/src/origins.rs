@@ -10,7 +10,7 @@ use toml_edit::{Item, TableLike};
 
 /// Where a value or a mistake is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// No place is known.
     Nowhere,
     /// A file as a whole.
@@ -79,7 +79,7 @@ impl Document {
     }
 
     /// Place of a range of bytes, as shown to people.
-    pub fn place(&self, span: &Range<usize>) -> Place {
+    pub fn place(&self, span: &Range<usize>) -> Location {
         let line = self.line(span.start);
         let start = self.starts.get(line - 1).copied().unwrap_or(0);
         // The last line may end without a line feed.
@@ -98,7 +98,7 @@ impl Document {
         // A span of several lines is underlined to the end of its first.
         let from = span.start.clamp(start, start + text.len());
         let width = chars(from, span.end.min(start + text.len())).max(1);
-        Place::Line {
+        Location::Line {
             file: self.name.clone(),
             line,
             column: chars(start, from) + 1,
@@ -108,8 +108,8 @@ impl Document {
     }
 
     /// The file without a line.
-    pub fn whole(&self) -> Place {
-        Place::File {
+    pub fn whole(&self) -> Location {
+        Location::File {
             file: self.name.clone(),
         }
     }
@@ -306,17 +306,17 @@ impl Origins {
     }
 
     /// Place of a key's value.
-    pub fn value_place(&self, found: &Origin) -> Place {
+    pub fn value_place(&self, found: &Origin) -> Location {
         self.place(found, found.value.as_ref().or(found.key.as_ref()))
     }
 
     /// Place of a key.
-    pub fn key_place(&self, found: &Origin) -> Place {
+    pub fn key_place(&self, found: &Origin) -> Location {
         self.place(found, found.key.as_ref().or(found.value.as_ref()))
     }
 
     /// Place of a table: its header if it has one.
-    pub fn table_place(&self, found: &Origin) -> Place {
+    pub fn table_place(&self, found: &Origin) -> Location {
         let header = found.value.as_ref().filter(|span| {
             self.document
                 .text
@@ -329,9 +329,9 @@ impl Origins {
         )
     }
 
-    fn place(&self, found: &Origin, span: Option<&Range<usize>>) -> Place {
+    fn place(&self, found: &Origin, span: Option<&Range<usize>>) -> Location {
         match (&found.argument, span) {
-            (Some(argument), _) => Place::CommandLine {
+            (Some(argument), _) => Location::CommandLine {
                 argument: argument.to_string(),
             },
             // At depth 0 nothing of the key was written: no line of the file is to blame.
@@ -350,11 +350,11 @@ impl Origins {
             return "default".to_owned();
         }
         let place = match self.value_place(&found) {
-            Place::CommandLine { argument } => format!("command line: {argument}"),
+            Location::CommandLine { argument } => format!("command line: {argument}"),
             _ if !found.exact => return "default".to_owned(),
-            Place::Line { file, line, .. } => format!("{file}:{line}"),
-            Place::File { file } => file,
-            Place::Nowhere => "default".to_owned(),
+            Location::Line { file, line, .. } => format!("{file}:{line}"),
+            Location::File { file } => file,
+            Location::Nowhere => "default".to_owned(),
         };
         match found.axis {
             Some((axis, ..)) => format!("{place} (axis {axis})"),

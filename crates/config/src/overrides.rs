@@ -13,7 +13,7 @@
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
 use super::axes::{OVER, SELECT};
-use super::diagnostic::{Diagnostic, Place};
+use super::diagnostic::{Diagnostic, Location};
 use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
 
 use super::labels::same;
@@ -179,7 +179,7 @@ fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
     let example = format!("write key=value, such as {example}");
     let refuse = |problem: String, help: &str| {
         Err(Diagnostic::new(
-            Place::CommandLine {
+            Location::CommandLine {
                 argument: text.to_owned(),
             },
             problem,
@@ -215,7 +215,7 @@ fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
     };
     if let Some((at, bad)) = unusable(&value, &path) {
         return Err(unusable_error(
-            Place::CommandLine {
+            Location::CommandLine {
                 argument: text.to_owned(),
             },
             &at,
@@ -232,7 +232,7 @@ fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
 
 /// An override of one of the keys that an axis varies together.
 fn of_several(text: &str, path: &KeyPath, axis: &str) -> Diagnostic {
-    let place = Place::CommandLine {
+    let place = Location::CommandLine {
         argument: text.to_owned(),
     };
     let problem = format!("`{path}` varies together with others in the axis `{axis}`");
@@ -281,7 +281,7 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
 
 impl Blocked {
     pub(super) fn diagnose(&self, argument: &str, path: &KeyPath) -> Diagnostic {
-        let place = Place::CommandLine {
+        let place = Location::CommandLine {
             argument: argument.to_owned(),
         };
         let (problem, help) = match self {

@@ -1,6 +1,6 @@
 //! A configuration file, read under bounds, with the overrides applied so far.
 
-use super::diagnostic::{Diagnostic, Place, closest_first, describe_value};
+use super::diagnostic::{Diagnostic, Location, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
 use super::shipped::{SHIPPED, Shipped};
@@ -73,7 +73,7 @@ impl Source {
     pub fn read(path: &Path) -> Result<Self, Diagnostic> {
         let name = path.display().to_string();
         let refuse = |problem: String, help: String| {
-            Diagnostic::new(Place::File { file: name.clone() }, problem).with_help(help)
+            Diagnostic::new(Location::File { file: name.clone() }, problem).with_help(help)
         };
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {
@@ -219,7 +219,7 @@ fn is_own_descriptor(path: &Path) -> bool {
 fn checked_text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Diagnostic> {
     let refuse = |problem: String, help: &str| {
         Err(Diagnostic::new(
-            Place::File {
+            Location::File {
                 file: name.to_owned(),
             },
             problem,
@@ -316,7 +316,7 @@ fn refuse_unusable(table: &Table, origins: &Origins) -> Result<(), Diagnostic> {
     })
 }
 
-pub(super) fn unusable_error(place: Place, path: &KeyPath, value: &Value) -> Diagnostic {
+pub(super) fn unusable_error(place: Location, path: &KeyPath, value: &Value) -> Diagnostic {
     let text = describe_value(value);
     let (problem, allowed, help) = match value {
         Value::Float(x) if x.is_finite() => (

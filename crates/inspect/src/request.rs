@@ -1,7 +1,7 @@
 //! What to show, read and checked like a config.
 
 use crate::subject::Subject;
-use config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, deserialize};
 use config::key_path::KeyPath;
 use config::source::Source;
 
@@ -52,7 +52,7 @@ pub fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
         return Ok(vec![0.0, 1.0, 2.0, 3.0]);
     };
     let refuse = |problem: String, value: &str| {
-        let place = Place::CommandLine {
+        let place = Location::CommandLine {
             argument: format!("--positions {typed}"),
         };
         let allowed = format!(
@@ -103,7 +103,7 @@ pub fn length(name: &str, value: usize) -> Result<(), Failure> {
     if (1..=MAX_LENGTH).contains(&value) {
         return Ok(());
     }
-    let place = Place::CommandLine {
+    let place = Location::CommandLine {
         argument: format!("{name} {value}"),
     };
     let diagnostic = Diagnostic::new(place, format!("{name} is out of range"))
@@ -207,7 +207,7 @@ impl Command<'_> {
             let help = inspected().or_else(near);
             let help =
                 help.unwrap_or_else(|| "`longreach list encodings` describes them".to_owned());
-            let place = Place::CommandLine {
+            let place = Location::CommandLine {
                 argument: self.shown(),
             };
             let diagnostic = Diagnostic::new(place, format!("unknown encoding `{kind}`"))
@@ -296,7 +296,7 @@ impl Command<'_> {
             let (path, shape) = largest.map_or_else(Default::default, |(path, shape)| {
                 (path.clone(), format!("{shape:?}"))
             });
-            let place = Place::CommandLine {
+            let place = Location::CommandLine {
                 argument: self.shown(),
             };
             return Err(
@@ -357,7 +357,7 @@ impl Command<'_> {
         }
         let seq_len = subject.lengths.test_len;
         if reads_length && seq_len > limit {
-            let place = Place::CommandLine {
+            let place = Location::CommandLine {
                 argument: format!("--seq-len {seq_len}"),
             };
             let problem =
@@ -372,9 +372,9 @@ impl Command<'_> {
         Ok(())
     }
 
-    fn typed_positions(&self) -> Place {
+    fn typed_positions(&self) -> Location {
         let positions = self.0.positions.as_deref().unwrap_or("0,1,2,3");
-        Place::CommandLine {
+        Location::CommandLine {
             argument: format!("--positions {positions}"),
         }
     }
@@ -389,8 +389,8 @@ impl Command<'_> {
 
     /// Turns an error of the config reader into one of this command line.
     fn adapt(&self, mut diagnostic: Diagnostic) -> Failure {
-        if !matches!(diagnostic.place, Place::CommandLine { .. }) {
-            diagnostic.place = Place::CommandLine {
+        if !matches!(diagnostic.place, Location::CommandLine { .. }) {
+            diagnostic.place = Location::CommandLine {
                 argument: self.shown(),
             };
         }

@@ -51,7 +51,7 @@ pub mod toml_text;
 pub use claims::Claims;
 pub use record::{RunRecord, Seal};
 pub use store::{
-    Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,
-    gather_jsonl, read_jsonl, read_record, write_jsonl,
+    Conflict, Excluded, Found, RecordLocation, StoreError, find_records, find_records_within,
+    gather_found, gather_jsonl, read_jsonl, read_record, write_jsonl,
 };
 pub use text::ruled_table;

@@ -15,7 +15,7 @@ mod read;
 mod render;
 mod suggest;
 
-pub use super::origins::Place;
+pub use super::origins::Location;
 pub use super::value::{describe_value, float_text, quoted, type_name};
 pub use problem::{Problem, TableName};
 pub use read::{deserialize, deserialize_at, known_keys, normalise, table_without_null};
@@ -36,7 +36,7 @@ pub struct Parts {
     /// What is wrong, in one line.
     pub problem: Problem,
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// Dotted key concerned.
     pub key: Option<String>,
     /// The value found there.
@@ -80,7 +80,7 @@ impl From<Diagnostic> for Failure {
 
 impl Diagnostic {
     /// A mistake in the configuration.
-    pub fn new(place: Place, problem: impl Into<Problem>) -> Self {
+    pub fn new(place: Location, problem: impl Into<Problem>) -> Self {
         Self(Box::new(Parts {
             exit: Exit::Config,
             problem: problem.into(),

@@ -1,7 +1,7 @@
 //! The lines of a message: the problem, the line of the file with the part underlined, and the
 //! facts below it.
 
-use super::{Diagnostic, Place};
+use super::{Diagnostic, Location};
 use schema::text::{one_line, replaced};
 use std::fmt;
 
@@ -10,12 +10,12 @@ impl fmt::Display for Diagnostic {
         f.write_str(&one_line(&self.problem.to_string(), 400))?;
         let mut pad = "  ".to_owned();
         match &self.place {
-            Place::Nowhere => {}
-            Place::File { file } => write!(f, "\n{pad}--> {}", one_line(file, 400))?,
-            Place::CommandLine { argument } => {
+            Location::Nowhere => {}
+            Location::File { file } => write!(f, "\n{pad}--> {}", one_line(file, 400))?,
+            Location::CommandLine { argument } => {
                 write!(f, "\n{pad}--> command line: {}", one_line(argument, 200))?
             }
-            Place::Line {
+            Location::Line {
                 file,
                 line,
                 column,

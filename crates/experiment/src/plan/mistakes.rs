@@ -6,7 +6,7 @@
 
 use super::keys::{KEYS, Key};
 use config::axes::Cell;
-use config::diagnostic::{Diagnostic, Place, Problem, closest};
+use config::diagnostic::{Diagnostic, Location, Problem, closest};
 use config::key_path::{KeyPath, set};
 use config::source::count_values;
 use std::fmt;
@@ -51,9 +51,9 @@ impl Mistakes {
     /// Those that were collected; `None` if there are none.
     pub(super) fn of(mut mistakes: Vec<Diagnostic>) -> Option<Self> {
         let line = |mistake: &Diagnostic| match mistake.place {
-            Place::Nowhere | Place::File { .. } => (0, 0),
-            Place::CommandLine { .. } => (2, 0),
-            Place::Line { line, .. } => (1, line),
+            Location::Nowhere | Location::File { .. } => (0, 0),
+            Location::CommandLine { .. } => (2, 0),
+            Location::Line { line, .. } => (1, line),
         };
         mistakes.sort_by_key(line);
         mistakes.truncate(MOST);

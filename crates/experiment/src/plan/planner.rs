@@ -17,7 +17,7 @@ use super::warm_start::{self, RunsOfSeed};
 use crate::spec::{EvalSpec, ModelSpec, TrainSpec};
 use config::axes::{Cell, Choices, expand};
 use config::claims;
-use config::diagnostic::{Diagnostic, Place};
+use config::diagnostic::{Diagnostic, Location};
 use config::source::Source;
 use posenc::EncodingConfig;
 use std::cell::RefCell;
@@ -38,7 +38,7 @@ fn check_path(path: &Path) -> Result<(), Diagnostic> {
     let file = path.display().to_string();
     let problem = "the path of the file is not UTF-8, and the runs of a config keep its path";
     let help = "rename or move it: every directory above it needs a UTF-8 name too";
-    Err(Diagnostic::new(Place::File { file }, problem).with_help(help))
+    Err(Diagnostic::new(Location::File { file }, problem).with_help(help))
 }
 
 /// Reads, expands, checks and resolves a config. Nothing is written and nothing trained. `runs`

@@ -9,7 +9,7 @@ use crate::runs_on_disk::integrity::contradiction;
 use records::compare::disagreement;
 use records::record::EvalStatus;
 use records::store::{EVALS_DIR, record_text};
-use records::{Conflict, Place, RunRecord, StoreError};
+use records::{Conflict, RecordLocation, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,9 +50,9 @@ pub fn origin(directory: &Path) -> Option<String> {
 pub struct Recorded {
     files: Vec<PathBuf>,
     /// Trainings by run id. A run may be part of several experiments.
-    runs: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    runs: BTreeMap<String, Vec<(RecordLocation, RunRecord)>>,
     /// Later evaluations, by the id of the run whose weights they are of.
-    evaluations: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    evaluations: BTreeMap<String, Vec<(RecordLocation, RunRecord)>>,
 }
 
 impl Recorded {
@@ -80,7 +80,7 @@ impl Recorded {
         })?;
         if let Some(bad) = excluded.first() {
             let (path, line) = (bad.path.clone(), bad.line);
-            let problem = format!("{}: {}", Place { path, line }, bad.reason);
+            let problem = format!("{}: {}", RecordLocation { path, line }, bad.reason);
             return Err(refused(
                 problem,
                 "take the file as it was written, or another version of the program",
@@ -123,7 +123,7 @@ impl Recorded {
     }
 
     /// The record of a run, that of its experiment first: a run has the same numbers in all.
-    pub fn of(&self, run: &PlannedRun) -> Option<&(Place, RunRecord)> {
+    pub fn of(&self, run: &PlannedRun) -> Option<&(RecordLocation, RunRecord)> {
         let all = self.runs.get(&run.job.run_id)?;
         let own = all
             .iter()
@@ -170,7 +170,7 @@ impl Recorded {
         Ok(())
     }
 
-    fn evaluations_of(&self, run: &PlannedRun) -> &[(Place, RunRecord)] {
+    fn evaluations_of(&self, run: &PlannedRun) -> &[(RecordLocation, RunRecord)] {
         let found = self.evaluations.get(&run.job.run_id);
         found.map_or(&[], Vec::as_slice)
     }
@@ -222,7 +222,7 @@ impl Recorded {
         if self.is_empty() {
             return Vec::new();
         }
-        let here: Vec<&(Place, RunRecord)> =
+        let here: Vec<&(RecordLocation, RunRecord)> =
             plan.runs.iter().filter_map(|run| self.of(run)).collect();
         let others = self.runs.len().saturating_sub(here.len());
         let others = match others {
@@ -280,11 +280,11 @@ fn refuse_override(file: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses two records of one run with different numbers.
-fn agree(file: (&Place, &RunRecord), local: (&Path, &RunRecord)) -> Result<(), Failure> {
+fn agree(file: (&RecordLocation, &RunRecord), local: (&Path, &RunRecord)) -> Result<(), Failure> {
     let Some(what) = disagreement(file.1, local.1) else {
         return Ok(());
     };
-    let local_place = Place {
+    let local_place = RecordLocation {
         path: local.0.to_owned(),
         line: None,
     };
@@ -303,7 +303,7 @@ fn copy_run(
     disk: &dyn Disk,
     directory: &Path,
     run: &PlannedRun,
-    (place, record): &(Place, RunRecord),
+    (place, record): &(RecordLocation, RunRecord),
 ) -> Result<(), Failure> {
     files::check_record(directory)?;
     let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;

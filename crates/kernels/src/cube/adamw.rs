@@ -30,7 +30,7 @@ pub(super) struct Parameter {
 
 /// Where a launch finds what belongs to a parameter.
 #[derive(CubeType, CubeLaunch)]
-struct Place {
+struct Offsets {
     /// The first cube that works on it.
     cube: u32,
     /// Elements of a part.
@@ -55,7 +55,7 @@ fn adamw_kernel(
     new_theta: &mut Sequence<Box<[f32]>>,
     new_first: &mut Sequence<Box<[f32]>>,
     new_second: &mut Sequence<Box<[f32]>>,
-    places: &Sequence<Place>,
+    places: &Sequence<Offsets>,
     #[comptime] fresh: bool,
 ) {
     let (cube, units) = (CUBE_POS, CUBE_DIM as usize);
@@ -160,7 +160,7 @@ fn launch(plans: &[Plan], inputs: &[Vec<CubeTensor>], scalars: &CubeTensor) -> V
     let places = plans.iter().map(|plan| {
         let first = cubes;
         cubes += plan.n.div_ceil(units);
-        PlaceLaunch::new(first as u32, plan.part, plan.step)
+        OffsetsLaunch::new(first as u32, plan.part, plan.step)
     });
     let places = places.collect();
     // Those before the first step have no moments.

@@ -95,7 +95,7 @@ impl Loop {
 
 /// What all loops of one place in the source cost.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct CallSite {
     /// File and line of the call.
     pub at: String,
     /// The number of loops.
@@ -125,11 +125,11 @@ impl Recording {
     }
 
     /// The loops by place, longest first, with what runs before them.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<CallSite> {
         let mut places = BTreeMap::new();
         for each in &self.loops {
             let at = format!("{}:{}", each.at.file(), each.at.line());
-            let place = places.entry(at.clone()).or_insert(Place {
+            let place = places.entry(at.clone()).or_insert(CallSite {
                 at,
                 loops: 0,
                 tasks: 0,
@@ -143,7 +143,7 @@ impl Recording {
             place.before += each.before;
             place.elapsed += each.elapsed(self.threads);
         }
-        let mut places: Vec<Place> = places.into_values().collect();
+        let mut places: Vec<CallSite> = places.into_values().collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.before + place.elapsed));
         places
     }

@@ -1,7 +1,7 @@
 //! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other
 //! programs can check the task or train on the same rows.
 
-use config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, deserialize};
 use config::source::Source;
 use experiment::plan::surroundings::Surroundings;
 use serde::Serialize;
@@ -153,7 +153,7 @@ impl Args {
     }
 
     fn error(&self, key: &str, value: &str, problem: String, allowed: String) -> Diagnostic {
-        let place = Place::CommandLine {
+        let place = Location::CommandLine {
             argument: self.shown(),
         };
         Diagnostic::new(place, problem)
@@ -185,8 +185,8 @@ impl Args {
 
     /// Turns an error of the config reader into one of this command line.
     fn adapt(&self, mut diagnostic: Diagnostic) -> Failure {
-        if !matches!(diagnostic.place, Place::CommandLine { .. }) {
-            diagnostic.place = Place::CommandLine {
+        if !matches!(diagnostic.place, Location::CommandLine { .. }) {
+            diagnostic.place = Location::CommandLine {
                 argument: self.shown(),
             };
         }

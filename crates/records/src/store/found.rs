@@ -63,21 +63,21 @@ pub struct Conflict {
     /// Their run.
     pub run_id: String,
     /// Where they were read.
-    pub places: [Place; 2],
+    pub places: [RecordLocation; 2],
     /// What differs, in a few words.
     pub what: String,
 }
 
 /// Where a record was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RecordLocation {
     /// The file.
     pub path: PathBuf,
     /// The line, counted from 1, in a file of many records.
     pub line: Option<usize>,
 }
 
-impl Place {
+impl RecordLocation {
     /// Whether this is the record in a run's own directory.
     pub(super) fn is_of_run(&self) -> bool {
         self.path
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", printable(&self.path.to_string_lossy()))?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
@@ -136,7 +136,7 @@ pub struct Found {
 }
 
 /// Records with their places, and the lines that are none.
-pub type Placed = (Vec<(Place, RunRecord)>, Vec<Excluded>);
+pub type Placed = (Vec<(RecordLocation, RunRecord)>, Vec<Excluded>);
 
 /// A file or line that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

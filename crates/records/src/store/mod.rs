@@ -2,7 +2,7 @@
 //! the reason.
 //!
 //! ```text
-//! found.rs   types: Found, Excluded, Place, Conflict, StoreError; names and bounds of files
+//! found.rs   types, such as Found, Conflict and StoreError; names and bounds of files
 //! read.rs    one record from bytes of unknown origin
 //! search.rs  the records below directories and in files of many
 //! write.rs   one record as text, many records in one file
@@ -15,7 +15,7 @@ mod write;
 
 pub use found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_DEPTH, MAX_JSONL_BYTES, MAX_RECORD_BYTES,
-    Place, Placed, RECORD_FILE, StoreError,
+    Placed, RECORD_FILE, RecordLocation, StoreError,
 };
 pub use read::read_record;
 pub use search::{find_records, find_records_within, read_files, read_jsonl};

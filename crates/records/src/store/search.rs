@@ -2,7 +2,7 @@
 
 use super::found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_DEPTH, MAX_ENTRIES,
-    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Place, Placed, RECORD_FILE, StoreError, parent,
+    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Placed, RECORD_FILE, RecordLocation, StoreError, parent,
 };
 use super::read::{open, parse, read_record};
 use crate::compare::{disagreement, fuller_first};
@@ -111,7 +111,7 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
 #[derive(Default)]
 struct Search {
     /// By run id: one record for each experiment and each evaluated run.
-    found: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    found: BTreeMap<String, Vec<(RecordLocation, RunRecord)>>,
     conflicts: Vec<Conflict>,
     excluded: Vec<Excluded>,
 }
@@ -273,7 +273,7 @@ impl Search {
     /// Adds a record. The same run may lie in its directory and, thinned, in a file of many: the
     /// record with the most detail is taken. A run of several experiments is kept in each.
     fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
-        let place = Place {
+        let place = RecordLocation {
             path: path.into(),
             line,
         };
@@ -301,7 +301,8 @@ impl Search {
             Some(same) => {
                 // Of equal records the one in its run's directory, so that the order of reading
                 // does not matter.
-                let rank = |place: &Place| (!place.is_of_run(), place.path.clone(), place.line);
+                let rank =
+                    |place: &RecordLocation| (!place.is_of_run(), place.path.clone(), place.line);
                 if fuller_first(&record, &same.1)
                     .then_with(|| rank(&place).cmp(&rank(&same.0)))
                     .is_lt()
@@ -321,13 +322,14 @@ impl Search {
     }
 
     /// The records in canonical order.
-    fn placed(mut self) -> Result<Vec<(Place, RunRecord)>, StoreError> {
+    fn placed(mut self) -> Result<Vec<(RecordLocation, RunRecord)>, StoreError> {
         if !self.conflicts.is_empty() {
             self.conflicts
                 .sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
             return Err(StoreError::Conflicts(self.conflicts));
         }
-        let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
+        let mut found: Vec<(RecordLocation, RunRecord)> =
+            self.found.into_values().flatten().collect();
         found.sort_by(|a, b| order::canonical(&a.1, &b.1));
         Ok(found)
     }
@@ -338,7 +340,8 @@ impl Search {
         // Roots may overlap, and a file is left out once.
         excluded.dedup();
         let found = self.placed()?;
-        let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
+        let directory =
+            |place: &RecordLocation| place.is_of_run().then(|| parent(&place.path).to_owned());
         let directories = found.iter().map(|(place, _)| directory(place)).collect();
         Ok(Found {
             records: found.into_iter().map(|(_, record)| record).collect(),

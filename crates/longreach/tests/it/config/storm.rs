@@ -1,7 +1,7 @@
 //! No input brings the reader down: random mutations, bombs, absurd sizes.
 
 use super::toy::{GOOD, axes, read};
-use config::diagnostic::Place;
+use config::diagnostic::Location;
 use config::source::MAX_BYTES;
 use experiment::plan;
 use support::exit::Exit;
@@ -192,7 +192,7 @@ fn an_element_of_a_task_s_list_keeps_its_line() {
         (Some("task.files.0"), Some("\"[\""))
     );
     assert!(
-        matches!(error.place, Place::Line { line: 4, .. }),
+        matches!(error.place, Location::Line { line: 4, .. }),
         "{error}"
     );
 }
