@@ -49,13 +49,20 @@ pub fn number(value: f64, decimals: usize) -> String {
     if value.abs() >= 1e6 {
         return format!("{value:.1e}");
     }
-    let text = format!("{value:.decimals$}");
     // "-0.00" is a rounding artefact, not a sign.
-    if text.starts_with('-') && text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.')) {
-        text[1..].into()
+    let value = if rounds_to_zero(value, decimals) {
+        0.0
     } else {
-        text
-    }
+        value
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Whether a value has no digit but 0 at these decimals. Decided by what is printed: halves round
+/// to even there, by the exact binary value.
+pub fn rounds_to_zero(value: f64, decimals: usize) -> bool {
+    let digits = format!("{:.decimals$}", value.abs());
+    digits.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
 #[cfg(test)]
@@ -67,6 +74,8 @@ mod tests {
         assert_eq!(number(-0.001, 2), "0.00");
         assert_eq!(number(-0.01, 2), "-0.01");
         assert_eq!(number(2_345_678.0, 0), "2.3e6");
+        assert!(rounds_to_zero(0.004, 2) && !rounds_to_zero(-0.006, 2));
+        assert!(rounds_to_zero(0.5, 0) && !rounds_to_zero(1.5, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::groups::Run;
 use crate::metric;
+use crate::number::rounds_to_zero;
 use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus};
 use crate::stats::Estimate;
 use std::collections::BTreeSet;
@@ -113,11 +114,7 @@ pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
 /// The mean, and its interval with the space before it.
 pub fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
     let (times, unit) = metric::unit(metric);
-    let most = metric::decimals(metric, estimate.mean);
-    let half = estimate
-        .interval
-        .map(|(low, high)| times * (high - low) / 2.0);
-    let decimals = half.map_or(most, |half| most.min(supported(half)));
+    let decimals = decimals(metric, estimate);
     let number = |value: f64| metric::number(times * value, decimals);
     let mean = number(estimate.mean) + unit;
     let interval = match (estimate.half_width, estimate.interval) {
@@ -144,12 +141,20 @@ pub fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
     (mean, interval)
 }
 
+/// Decimals of a mean: no more than its interval supports.
+fn decimals(metric: &str, estimate: &Estimate) -> usize {
+    let most = metric::decimals(metric, estimate.mean);
+    let (times, _) = metric::unit(metric);
+    let half = |(low, high): (f64, f64)| times * (high - low) / 2.0;
+    let interval = estimate.interval.map(half);
+    interval.map_or(most, |half| most.min(supported(half)))
+}
+
 /// A difference by [`metric::of_difference`], as mean and interval: `+0.12` and ` ± 0.05`. One
 /// above 0 has its sign, one that rounds to 0 has none.
 pub fn difference_parts(metric: &str, difference: &Estimate) -> (String, String) {
     let (mean, interval) = estimate_parts(metric::of_difference(metric), difference);
-    let is_zero = leading_number(&mean) == Some(0.0);
-    let sign = if difference.mean > 0.0 && !is_zero {
+    let sign = if difference.mean > 0.0 && !difference_is_zero(metric, difference) {
         "+"
     } else {
         ""
@@ -157,9 +162,11 @@ pub fn difference_parts(metric: &str, difference: &Estimate) -> (String, String)
     (format!("{sign}{mean}"), interval)
 }
 
-/// The number that a text begins with.
-pub fn leading_number(text: &str) -> Option<f64> {
-    text.split(' ').next()?.parse().ok()
+/// Whether a difference rounds to 0.
+pub fn difference_is_zero(metric: &str, difference: &Estimate) -> bool {
+    let metric = metric::of_difference(metric);
+    let (times, _) = metric::unit(metric);
+    rounds_to_zero(times * difference.mean, decimals(metric, difference))
 }
 
 /// Decimals at which a half-width has two significant digits.

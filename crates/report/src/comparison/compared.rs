@@ -4,7 +4,7 @@ use super::pairs::MethodPairs;
 use super::spec::ComparisonSpec;
 use super::verdict::Verdict;
 use records::analysis::measure::difference_of;
-use records::analysis::point::{Point, difference_parts, leading_number, point_text};
+use records::analysis::point::{Point, difference_is_zero, difference_parts, point_text};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
 use records::stats::Estimate;
@@ -149,7 +149,7 @@ fn pairs(a: &Point, b: &Point) -> Vec<(f64, f64)> {
 /// A difference with its sign; in powers of ten where the usual decimals would show zero.
 fn signed(metric: &str, difference: &Estimate) -> String {
     let (mean, interval) = difference_parts(metric, difference);
-    if leading_number(&mean) == Some(0.0) && difference.mean != 0.0 {
+    if difference_is_zero(metric, difference) && difference.mean != 0.0 {
         let (times, unit) = metric::unit(metric::of_difference(metric));
         return format!("{:+.1e}{unit}", times * difference.mean);
     }
