@@ -1,11 +1,11 @@
 //! The leases of a sweep: whether a run needs one, and when that of another process has died.
 
+use crate::cluster::slurm;
 use crate::options::Share;
 use experiment::runs_on_disk::hold::{Identity, LiveLease, busy};
 use rundir::lease::{self, Holder, Observation};
 use rundir::lock;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use support::exit::Failure;
 
 /// Leases a run, if the sweep leases its runs or the file system has no locks. `sight` remembers
@@ -54,16 +54,5 @@ fn is_listed(holder: &Holder, share: &Share) -> bool {
     if holder.job.is_empty() || own == Some(holder.job.as_str()) || lease::has_ended(holder) {
         return false;
     }
-    let asked = Command::new("squeue")
-        .args([
-            "--noheader",
-            "--states=RUNNING",
-            "--format=%i",
-            "--jobs",
-            &holder.job,
-        ])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    asked.is_ok_and(|answer| answer.status.success() && !answer.stdout.trim_ascii().is_empty())
+    slurm::is_running(&holder.job)
 }

@@ -4,11 +4,12 @@
 use crate::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
 use crate::runs_on_disk::recorded::origin;
 use crate::spec::Job;
-use records::StoreError;
 use records::record::{Divergence, RunStatus};
+use records::{RunRecord, StoreError};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lease, lock};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -50,6 +51,24 @@ impl fmt::Display for RunState {
     }
 }
 
+/// Runs by state.
+pub type Counts = BTreeMap<RunState, usize>;
+
+/// Counts runs by state.
+pub fn counts(states: impl Iterator<Item = RunState>) -> Counts {
+    let mut counts = Counts::new();
+    for state in states {
+        *counts.entry(state).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// `3 running, 17 done`.
+pub fn counts_text(counts: &Counts) -> String {
+    let each = counts.iter().map(|(state, n)| format!("{n} {state}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// The state of a run, its last known step, and a note.
 pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
     if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
@@ -58,26 +77,13 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
     }
     let found = records::read_record(&run.join(RECORD_FILE));
     if let Ok(record) = &found {
-        let steps = record.train.steps;
-        let note = |Divergence { step, what, .. }: Divergence| {
-            format!("the {what} was not finite at step {step}")
-        };
-        let state = match record.status {
-            RunStatus::Ok => RunState::Done,
-            RunStatus::Diverged => RunState::Diverged,
-        };
+        let (state, steps, note) = of_record(record);
         let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
         let unsealed = record
             .seal
             .is_none()
             .then(|| "its record has no seal".to_owned());
-        let note = record
-            .diverged
-            .clone()
-            .map(note)
-            .or_else(copied)
-            .or(unsealed);
-        return (state, steps, note);
+        return (state, steps, note.or_else(copied).or(unsealed));
     }
     // A run that is held is running, whatever an earlier process left behind.
     let leased = lease::held_elsewhere(run).map(|holder| holder.who());
@@ -94,14 +100,32 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
         Ok(_) => {}
     }
     let newest = checkpoint::newest_step(run);
-    if let Ok(message) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
-        let message = String::from_utf8_lossy(&message).into_owned();
+    if let Some(message) = failure(run) {
         return (RunState::Failed, newest.unwrap_or(0), Some(message));
     }
     match newest {
         Some(step) => (RunState::Stopped, step, None),
         None => (RunState::Planned, 0, None),
     }
+}
+
+/// The state that a record is of, its last step, and a note on a divergence.
+pub fn of_record(record: &RunRecord) -> (RunState, u64, Option<String>) {
+    let note = |Divergence { step, what, .. }: &Divergence| {
+        format!("the {what} was not finite at step {step}")
+    };
+    let state = match record.status {
+        RunStatus::Ok => RunState::Done,
+        RunStatus::Diverged => RunState::Diverged,
+    };
+    let note = record.diverged.as_ref().map(note);
+    (state, record.train.steps, note)
+}
+
+/// The message of a failed worker, if it left one.
+pub fn failure(run: &Path) -> Option<String> {
+    let message = rundir::read::start(&run.join(ERROR_FILE), 1 << 16).ok()?;
+    Some(String::from_utf8_lossy(&message).into_owned())
 }
 
 /// The step of the last whole line of a log.

@@ -1,13 +1,14 @@
 //! `longreach status` of a submitted sweep: thousands of runs in one screen.
 
 use comfy_table::{ContentArrangement, Table};
-use experiment::runs_on_disk::state::RunState;
+use experiment::runs_on_disk::state::{Counts, RunState, counts_text};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::console::{self, plain};
 use support::exit::Failure;
 use support::units::{count, duration};
+use sweep::cluster::allocation::on;
 use sweep::cluster::directory::{Scheduler, Submission};
 use sweep::cluster::slurm::{self, Queued, Silent};
 use sweep::cluster::states::{RunLine, States, gather};
@@ -83,10 +84,7 @@ fn queue(jobs: &[Queued]) -> String {
             None => format!("job {id}"),
         };
         let state = state.to_lowercase();
-        let on = match job.nodes.as_str() {
-            "" => String::new(),
-            nodes => format!(" on {nodes}"),
-        };
+        let on = on(&job.nodes);
         let why = match job.reason.as_str() {
             "" | "None" => String::new(),
             reason => format!(" ({reason})"),
@@ -143,16 +141,7 @@ fn line(run: &RunLine) -> String {
 }
 
 fn sums(submission: &Submission, states: &States) -> String {
-    let sums: Vec<String> = states
-        .counts
-        .iter()
-        .map(|(state, n)| format!("{n} {state}"))
-        .collect();
-    let left: f64 = states
-        .runs
-        .iter()
-        .map(secs_left)
-        .fold(0.0, |sum, secs| sum + secs);
+    let left: f64 = states.runs.iter().map(secs_left).sum();
     let left = match left {
         left if left >= 1.0 => format!("; about {} of work left for one process", duration(left)),
         _ => String::new(),
@@ -161,7 +150,7 @@ fn sums(submission: &Submission, states: &States) -> String {
         "{} in {}: {}{left}",
         count(states.runs.len(), "run"),
         count(submission.tasks, "task"),
-        sums.join(", ")
+        counts_text(&states.counts)
     )
 }
 
@@ -175,17 +164,15 @@ fn secs_left(run: &RunLine) -> f64 {
     }
 }
 
-type Counts = BTreeMap<RunState, usize>;
-
 /// Runs by method and state, in the order of the manifest.
 fn by_method(states: &States) -> Vec<(&str, Counts)> {
     let mut found: Vec<(&str, Counts)> = Vec::new();
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
     for run in &states.runs {
-        let at = *index.entry(&run.method).or_insert_with(|| {
+        let at = *index.entry(&run.method).or_insert(found.len());
+        if at == found.len() {
             found.push((&run.method, Counts::new()));
-            found.len() - 1
-        });
+        }
         *found[at].1.entry(run.state).or_insert(0) += 1;
     }
     found

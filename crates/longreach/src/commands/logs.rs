@@ -8,7 +8,7 @@ use support::console::{self, indented, plain};
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
 use sweep::cluster::directory::{LOGS_DIR, Submission};
-use sweep::cluster::events::{self, Entry, Process, What};
+use sweep::cluster::events::{self, Entry, Process, Taken, What};
 use sweep::cluster::states::{RunLine, gather};
 
 /// Lines shown of the end of a log.
@@ -171,31 +171,28 @@ fn of_run(
     if let Some(note) = &run.note {
         text.push_str(&format!("  {}\n", indented(note)));
     }
-    let mut job = None;
+    let mut last_job = None;
     for process in processes {
-        let (mut at, mut first) = (String::new(), 0.0);
+        let Taken {
+            node,
+            job,
+            generation,
+            ..
+        } = &process.taken;
         for Entry { time, what } in &process.entries {
-            if let What::Task {
-                node,
-                job: id,
-                generation,
-                ..
-            } = what
-            {
-                at = format!(
-                    "task {}, node {node}, submission {generation}",
-                    process.task
-                );
-                first = *time;
-                job = Some(id.clone()).filter(|id| !id.is_empty());
-            }
             if what.run() == Some(&run.run_id) {
-                let after = support::units::duration(time - first);
-                text.push_str(&format!("  {at}, after {after}: {}\n", in_words(what)));
+                last_job = Some(job);
+                let after = support::units::duration(time - process.began);
+                text.push_str(&format!(
+                    "  task {}, node {node}, submission {generation}, after {after}: {}\n",
+                    process.task,
+                    in_words(what)
+                ));
             }
         }
     }
     let mut logs = vec![place.join(LOG_FILE)];
+    let job = last_job.filter(|job| !job.is_empty());
     logs.extend(job.map(|job| directory.join(LOGS_DIR).join(format!("{job}.log"))));
     for log in logs {
         let last = last_lines(&log);
@@ -225,7 +222,7 @@ fn in_words(what: &What) -> String {
         What::Done { diverged: true, .. } => "recorded as diverged".to_owned(),
         What::Failed { message, .. } => format!("failed: {}", first(message)),
         What::Stopped { message, .. } => format!("stopped: {}", first(message)),
-        What::Task { .. } | What::End { .. } => String::new(),
+        What::Task(_) | What::End { .. } => String::new(),
     }
 }
 

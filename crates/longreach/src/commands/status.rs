@@ -2,9 +2,8 @@
 
 use crate::commands::cluster_status::{self, LastAnswer};
 use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below};
-use experiment::runs_on_disk::state::{RunState, state};
+use experiment::runs_on_disk::state::{RunState, counts, counts_text, state};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -133,9 +132,7 @@ fn render(lines: &[RunLine]) -> String {
         "directory",
         "note",
     ]);
-    let mut states = BTreeMap::new();
     for line in lines {
-        *states.entry(line.state).or_insert(0) += 1;
         let id = line
             .directory
             .file_name()
@@ -154,15 +151,8 @@ fn render(lines: &[RunLine]) -> String {
                 .to_owned(),
         ]);
     }
-    let sums: Vec<String> = states
-        .iter()
-        .map(|(state, n)| format!("{n} {state}"))
-        .collect();
-    format!(
-        "{shown}\n{}: {}",
-        count(lines.len(), "run"),
-        sums.join(", ")
-    )
+    let counts = counts_text(&counts(lines.iter().map(|line| line.state)));
+    format!("{shown}\n{}: {counts}", count(lines.len(), "run"))
 }
 
 /// The line of a run whose job cannot be read.

@@ -352,17 +352,14 @@ fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
         generation,
         tasks,
         runs,
-        ..
     }) = found
     else {
         console::print(&format!(
             "{}: no run is {}",
             submission.experiment,
             match arguments.only {
-                Some(Only::Failed) => "failed",
-                Some(Only::Stopped) => "stopped",
-                Some(Only::Planned) => "planned",
-                None => "failed, stopped or planned",
+                None => "failed, stopped or planned".to_owned(),
+                only => Only::states(only)[0].to_string(),
             }
         ));
         return Ok(Exit::Done);

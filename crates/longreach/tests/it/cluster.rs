@@ -493,6 +493,25 @@ fn a_failed_run_is_tried_again_only_if_it_is_submitted_again() {
     insta::assert_snapshot!(without_times(&shown));
 }
 
+#[test]
+fn the_log_of_a_run_is_that_of_its_own_task() {
+    let sweep = Sweep::submitted();
+    for task in ["0", "1"] {
+        let mut worker = sweep.worker(&["--task", task]);
+        worker.env("SLURM_ARRAY_JOB_ID", "12");
+        let output = worker.env("SLURM_ARRAY_TASK_ID", task).output();
+        exits(&output.unwrap(), 0);
+        let log = sweep.out.join(format!("logs/12_{task}.log"));
+        std::fs::write(log, format!("printed by task {task}\n")).unwrap();
+    }
+    let tasks = std::fs::read_to_string(sweep.out.join("tasks.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(tasks.lines().next().unwrap()).unwrap();
+    let run = first["runs"][0]["run"].as_str().unwrap();
+    let shown = stdout(&sweep.logs(&["--run", run]));
+    assert!(shown.contains("printed by task 0"), "{shown}");
+    assert!(!shown.contains("printed by task 1"), "{shown}");
+}
+
 /// A text with `N` for the seconds in `after 0 s` and `about 1 s left`.
 fn without_times(text: &str) -> String {
     let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
@@ -515,10 +534,14 @@ fn without_times(text: &str) -> String {
 #[test]
 fn five_attempts_without_a_checkpoint_are_the_last() {
     let sweep = Sweep::submitted();
+    // As five processes of both tasks would leave it that were killed before a checkpoint.
     let run = &sweep.runs()[0];
-    std::fs::create_dir_all(run).unwrap();
-    let attempts = r#"{"generation":0,"count":5,"idle":4,"step":0,"machine":"","node":""}"#;
-    std::fs::write(run.join("attempts.json"), attempts).unwrap();
+    let id = run.file_name().unwrap().to_str().unwrap();
+    let start = format!(r#"{{"time":1,"event":"start","run":"{id}","attempt":1,"step":0}}"#);
+    for (task, number) in (0..2).flat_map(|task| (0..5).map(move |number| (task, number))) {
+        let path = sweep.out.join(format!("events/{task}.{number}.jsonl"));
+        std::fs::write(path, format!("{start}\n")).unwrap();
+    }
     for task in ["0", "1"] {
         exits(&sweep.task(task), 0);
     }

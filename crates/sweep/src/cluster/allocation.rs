@@ -98,16 +98,9 @@ pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<G
             .collect()
     };
     let refuse = |problem: String, help: &str| {
-        let node = node(env);
-        let on = if node.is_empty() {
-            String::new()
-        } else {
-            format!(" on {node}")
-        };
-        Err(Failure::new(
-            Exit::Device,
-            format!("this task{on} {problem}\n  = help: {help}"),
-        ))
+        let on = on(&node(env));
+        let message = format!("this task{on} {problem}\n  = help: {help}");
+        Err(Failure::new(Exit::Device, message))
     };
     match found.map(|(variable, value)| (variable, names(&value))) {
         Some((variable, names)) if !names.is_empty() => {
@@ -136,6 +129,14 @@ pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<G
 /// The node's name in its cluster, or in an environment without schedulers that of the host.
 pub fn node(env: Env<'_>) -> String {
     env("SLURMD_NODENAME").unwrap_or_default()
+}
+
+/// ` on n1`; nothing for a node without a name.
+pub fn on(node: &str) -> String {
+    match node {
+        "" => String::new(),
+        node => format!(" on {node}"),
+    }
 }
 
 /// The scheduler's id of this task: `12_3`.

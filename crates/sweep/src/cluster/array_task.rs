@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::cluster::allocation::{self, Env};
 use crate::cluster::attempts::{self, Attempts};
 use crate::cluster::directory::{MANIFEST_FILE, RUNS_DIR, Scheduler, Submission};
-use crate::cluster::events::{self, What, Writer};
+use crate::cluster::events::{self, Process, Taken, What, Writer};
 use crate::cluster::gpu_memory::{self, Need};
 use crate::cluster::manifest::{self, Line};
 use crate::cluster::slurm;
@@ -18,7 +18,8 @@ use experiment::plan::planned::{Plan, PlannedRun};
 use experiment::run::protocol::{Event, How};
 use experiment::runs_on_disk::files;
 use records::record::RunStatus;
-use std::collections::{BTreeMap, VecDeque};
+use rundir::checkpoint;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -57,28 +58,29 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let left = allocation::time_left(&submission.how, env);
     let device = device::open(&submission.how.device()?)?;
     let options = options(&directory, &submission, task.runs.len(), &device, env)?;
-    let lines = manifest::lines(&request.manifest, &task)?;
-    let plan = plan_of(&submission, lines);
-    let finished = failed_before(&directory, index, request.generation);
+    let plan = plan_of(&submission, manifest::lines(&request.manifest, &task)?);
+    let before = events::read(&directory, Some(index));
+    let finished = failed_before(&before, request.generation);
     let is_to_do = |index: &usize| {
         let run = &plan.runs[*index];
-        options.is_to_do(run) && !finished.contains_key(&run.job.run_id)
+        options.is_to_do(run) && !finished.contains(&run.job.run_id)
     };
     let todo: VecDeque<usize> = (0..plan.runs.len()).filter(is_to_do).collect();
     if let Some(gpus) = &options.share.gpus {
         let runs = todo.iter().map(|index| &plan.runs[*index]);
         has_room(gpus, runs, &submission, env)?;
     }
-    for run in &plan.runs {
-        if options.recorded(run).is_some() {
-            attempts::clear(&options.directory(run));
-        }
-    }
     let disk = rundir::system();
     disk.probe(&submission.experiment(&directory))
         .map_err(Failure::resources)?;
     let events = Writer::create(&directory, index)?;
-    events.write(taken(index, request.generation, todo.len(), &options, env));
+    let here = Taken {
+        task: index,
+        generation: request.generation,
+        runs: todo.len(),
+        ..taken(&options, env)
+    };
+    events.write(What::Task(here.clone()));
     let failed = match finished.len() {
         0 => String::new(),
         n => format!(" ({n} failed before)"),
@@ -94,8 +96,8 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let log = Log {
         events,
         directory: &directory,
-        generation: request.generation,
-        here: here(&options, env),
+        here,
+        attempts: Mutex::new(attempts::of(&before)),
         gpus: options.share.gpus.clone(),
         clock,
         resumed: Mutex::default(),
@@ -134,18 +136,18 @@ fn mib(run: &PlannedRun) -> u64 {
     memory_bytes(Memory::Device, run).div_ceil(1 << 20)
 }
 
-/// The first event of a task.
-fn taken(task: usize, generation: usize, runs: usize, options: &Options, env: Env<'_>) -> What {
+/// Where a task is taken.
+fn taken(options: &Options, env: Env<'_>) -> Taken {
     let gpus = options.share.gpus.as_ref();
-    What::Task {
-        task,
-        generation,
-        runs,
+    Taken {
         node: node(env),
         job: allocation::job(env),
         process: std::process::id(),
         gpus: gpus.map(|gpus| gpus.names.clone()).unwrap_or_default(),
         at_once: options.jobs,
+        machine: device::fingerprint(&options.how.device),
+        features: slurm::features(&allocation::node(env)),
+        ..Taken::default()
     }
 }
 
@@ -229,29 +231,13 @@ fn plan_of(submission: &Submission, lines: Vec<Line>) -> Plan {
 
 /// Runs of a task that failed in this submission, or in a later one: they are not tried again when
 /// the task is requeued for the sake of another run.
-fn failed_before(directory: &Path, task: usize, generation: usize) -> BTreeMap<String, String> {
-    let processes = events::read(directory, Some(task));
-    let failed = |(run, last): (&str, events::Last)| match last.what {
-        What::Failed { message, .. } if last.generation >= generation => {
-            Some((run.to_owned(), message))
-        }
-        _ => None,
+fn failed_before(processes: &[Process], generation: usize) -> BTreeSet<String> {
+    let failed = |(run, last): (&str, events::Last)| {
+        let is_failed = matches!(last.what, What::Failed { .. }) && last.generation >= generation;
+        is_failed.then(|| run.to_owned())
     };
-    events::last_by_run(&processes)
-        .into_iter()
-        .filter_map(failed)
-        .collect()
-}
-
-/// This machine, as the first attempt at a run remembers it.
-fn here(options: &Options, env: Env<'_>) -> Attempts {
-    let node = allocation::node(env);
-    Attempts {
-        machine: device::fingerprint(&options.how.device),
-        features: slurm::features(&node),
-        node,
-        ..Attempts::default()
-    }
+    let last = events::last_by_run(processes).into_iter();
+    last.filter_map(failed).collect()
 }
 
 /// When a task has to end.
@@ -295,8 +281,8 @@ impl Clock {
 struct Log<'a> {
     events: Writer,
     directory: &'a Path,
-    generation: usize,
-    here: Attempts,
+    here: Taken,
+    attempts: Mutex<BTreeMap<String, Attempts>>,
     gpus: Option<Gpus>,
     clock: Clock,
     /// Runs whose first attempt was on another processor model; a note is logged when they resume.
@@ -358,10 +344,11 @@ impl Log<'_> {
     }
 
     fn note_machine(&self, run: &PlannedRun, attempts: &Attempts) {
-        if attempts.machine == self.here.machine || attempts.count < 2 {
+        // Empty if the first event of that process is lost.
+        if ["", &self.here.machine].contains(&attempts.first.machine.as_str()) {
             return;
         }
-        let note = other_machine(attempts, &self.here);
+        let note = other_machine(&attempts.first, &self.here);
         tell(&format!("note: {}: {note}", run.job.name()));
         let mut resumed = self.resumed.lock().unwrap_or_else(PoisonError::into_inner);
         resumed.insert(run.job.run_id.clone(), note);
@@ -369,7 +356,7 @@ impl Log<'_> {
 }
 
 /// A note on a run that continues on another kind of machine, and how to avoid that.
-fn other_machine(first: &Attempts, here: &Attempts) -> String {
+fn other_machine(first: &Taken, here: &Taken) -> String {
     let features: Vec<&str> = first
         .features
         .iter()
@@ -381,7 +368,7 @@ fn other_machine(first: &Attempts, here: &Attempts) -> String {
             "`--constraint={}` keeps the tasks on its kind",
             features.join("&")
         )
-    } else if !first.node.is_empty() {
+    } else if !here.job.is_empty() {
         format!(
             "no feature tells the two kinds apart, so `--constraint` cannot; `--exclude={}` \
              avoids this node",
@@ -390,15 +377,10 @@ fn other_machine(first: &Attempts, here: &Attempts) -> String {
     } else {
         "a scheduler option that selects one kind of machine avoids that".to_owned()
     };
-    let at = if first.node.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", first.node)
-    };
     format!(
-        "the first attempt ran on {}{at}, this one runs on {}: the last bits of its numbers may \
+        "the first attempt ran on {} ({}), this one runs on {}: the last bits of its numbers may \
          differ; {avoid}",
-        first.machine, here.machine
+        first.machine, first.node, here.machine
     )
 }
 
@@ -418,11 +400,21 @@ impl Journal for Log<'_> {
             let need = Need::of(vec![mib(run)], 1, 1);
             gpu_memory::check(&[gpus.of(slot).to_owned()], &self.here.node, need)?;
         }
-        let attempts = attempts::begin(directory, self.generation, &self.here)?;
+        let (id, step) = (
+            &run.job.run_id,
+            checkpoint::newest_step(directory).unwrap_or(0),
+        );
+        let attempts = {
+            let mut known = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+            let attempts = known.entry(id.clone()).or_default();
+            *attempts = attempts.with(step, &self.here)?;
+            attempts.clone()
+        };
         self.note_machine(run, &attempts);
         self.events.write(What::Start {
-            run: run.job.run_id.clone(),
+            run: id.clone(),
             attempt: attempts.count,
+            step,
             gpu: self.gpus.as_ref().map(|gpus| gpus.of(slot).to_owned()),
         });
         Ok(())
@@ -445,7 +437,6 @@ impl Journal for Log<'_> {
         let message = |failure: &Failure| failure.message.clone();
         self.events.write(match ended {
             Ok(()) => {
-                attempts::clear(directory);
                 let record = files::recorded(directory, &run.job);
                 let diverged = record.is_some_and(|record| record.status == RunStatus::Diverged);
                 What::Done { run: id, diverged }

@@ -4,7 +4,6 @@ use experiment::device::DeviceName;
 use experiment::plan::memory::MemoryLimit;
 use experiment::run::protocol::CheckpointEvery;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use support::exit::{Exit, Failure};
@@ -282,12 +281,8 @@ pub fn hash_of_this_program() -> Result<String, Failure> {
 ///
 /// [`Exit::Input`] if it cannot be read.
 pub fn hash_of(path: &Path) -> Result<String, Failure> {
-    let mut file = fs_err::File::open(path).map_err(Failure::input)?;
-    let (mut hasher, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut bytes).map_err(Failure::input)? {
-            0 => return Ok(hasher.finalize().to_hex().to_string()),
-            read => hasher.update(&bytes[..read]),
-        };
-    }
+    let file = fs_err::File::open(path).map_err(Failure::input)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file).map_err(Failure::input)?;
+    Ok(hasher.finalize().to_hex().to_string())
 }

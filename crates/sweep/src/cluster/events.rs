@@ -26,35 +26,48 @@ pub struct Entry {
     pub what: What,
 }
 
+/// A process that took a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The index.
+    pub task: usize,
+    /// The submission: 0 is the first, N that of the Nth `submit --again`.
+    pub generation: usize,
+    /// Runs that it is to do.
+    pub runs: usize,
+    /// Its node.
+    pub node: String,
+    /// The scheduler's id.
+    pub job: String,
+    /// Its process.
+    pub process: u32,
+    /// Its GPUs.
+    pub gpus: Vec<String>,
+    /// Runs at a time.
+    pub at_once: usize,
+    /// Processor and device.
+    #[serde(default)]
+    pub machine: String,
+    /// What the cluster calls the kind of its node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+}
+
 /// What happened to a task or to one of its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
     /// A process took a task.
-    Task {
-        /// The index.
-        task: usize,
-        /// The submission: 0 is the first, N that of the Nth `submit --again`.
-        generation: usize,
-        /// Runs that it is to do.
-        runs: usize,
-        /// Its node.
-        node: String,
-        /// The scheduler's id.
-        job: String,
-        /// Its process.
-        process: u32,
-        /// Its GPUs.
-        gpus: Vec<String>,
-        /// Runs at a time.
-        at_once: usize,
-    },
+    Task(Taken),
     /// A worker is about to be started.
     Start {
         /// The run.
         run: String,
         /// The attempt, counted from 1.
         attempt: u32,
+        /// The step of the newest checkpoint.
+        #[serde(default)]
+        step: u64,
         /// The GPU that it is bound to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gpu: Option<String>,
@@ -107,7 +120,7 @@ impl What {
             | Self::Done { run, .. }
             | Self::Failed { run, .. }
             | Self::Stopped { run, .. } => Some(run),
-            Self::Task { .. } | Self::End { .. } => None,
+            Self::Task(_) | Self::End { .. } => None,
         }
     }
 }
@@ -174,18 +187,29 @@ pub struct Process {
     pub task: usize,
     /// The number of the process among those of its task.
     pub number: usize,
+    /// Where and for what it was started; the default where its first event is lost.
+    pub taken: Taken,
+    /// When it began.
+    pub began: f64,
     /// Its events.
     pub entries: Vec<Entry>,
 }
 
 impl Process {
-    /// The submission that it belongs to.
-    pub fn generation(&self) -> usize {
-        let task = |entry: &Entry| match entry.what {
-            What::Task { generation, .. } => Some(generation),
+    /// A process by its events.
+    pub fn of(task: usize, number: usize, entries: Vec<Entry>) -> Self {
+        let taken = entries.iter().find_map(|entry| match &entry.what {
+            What::Task(taken) => Some((taken.clone(), entry.time)),
             _ => None,
-        };
-        self.entries.iter().find_map(task).unwrap_or(0)
+        });
+        let (taken, began) = taken.unwrap_or_default();
+        Self {
+            task,
+            number,
+            taken,
+            began,
+            entries,
+        }
     }
 }
 
@@ -206,13 +230,8 @@ pub fn read(directory: &Path, only: Option<usize>) -> Vec<Process> {
     let process = |((task, number), path): ((usize, usize), PathBuf)| {
         let bytes = rundir::read::bounded(&path, MAX_BYTES).unwrap_or_default();
         let lines = bytes.split(|byte| *byte == b'\n');
-        Process {
-            task,
-            number,
-            entries: lines
-                .filter_map(|line| serde_json::from_slice(line).ok())
-                .collect(),
-        }
+        let entries = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        Process::of(task, number, entries.collect())
     };
     found.into_iter().map(process).collect()
 }
@@ -240,7 +259,7 @@ pub struct Last {
 pub fn last_by_run(processes: &[Process]) -> BTreeMap<&str, Last> {
     let mut last: BTreeMap<&str, Last> = BTreeMap::new();
     for process in processes {
-        let generation = process.generation();
+        let generation = process.taken.generation;
         for Entry { time, what } in &process.entries {
             let Some(run) = what.run() else { continue };
             let newer = last
@@ -269,15 +288,13 @@ mod tests {
     #[test]
     fn events_are_read_back_by_process_and_the_last_of_a_run_counts() {
         let directory = tempfile::tempdir().unwrap();
-        let task = |generation| What::Task {
-            task: 3,
-            generation,
-            runs: 1,
-            node: "n1".to_owned(),
-            job: String::new(),
-            process: 1,
-            gpus: Vec::new(),
-            at_once: 1,
+        let task = |generation| {
+            What::Task(Taken {
+                task: 3,
+                generation,
+                node: "n1".to_owned(),
+                ..Taken::default()
+            })
         };
         let run = "0123456789abcdef".to_owned();
         let failed = What::Failed {
@@ -299,7 +316,7 @@ mod tests {
         let read = read(directory.path(), None);
         assert_eq!(read.len(), 2);
         assert_eq!(
-            (read[1].task, read[1].number, read[1].generation()),
+            (read[1].task, read[1].number, read[1].taken.generation),
             (3, 1, 1)
         );
         assert_eq!(read[0].entries[1].what, failed);

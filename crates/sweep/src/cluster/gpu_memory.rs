@@ -1,6 +1,7 @@
 //! Free memory of NVIDIA GPUs, asked of the driver's `nvidia-smi` before runs start on them: a GPU
 //! that another process fills would end every run in the middle of its first step.
 
+use crate::cluster::allocation::on;
 use crate::cluster::slurm::{Silent, ask};
 use crate::options::Gpus;
 use experiment::plan::memory::DRIVER_BYTES;
@@ -81,11 +82,7 @@ fn unknown(gpu: &str, why: &str) -> String {
 }
 
 fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
-    let on = if node.is_empty() {
-        String::new()
-    } else {
-        format!(" on {node}")
-    };
+    let on = on(node);
     let (needed, runs) = (
         need.with_contexts(),
         support::units::count(need.runs, "run"),

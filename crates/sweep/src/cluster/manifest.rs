@@ -7,6 +7,7 @@ use crate::cluster::directory::{MANIFEST_FILE, TASKS_FILE};
 use experiment::plan::memory::TaskSizes;
 use experiment::plan::planned::PlannedRun;
 use experiment::spec::Job;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -16,6 +17,8 @@ use support::units::first_of;
 
 /// Largest line that is read, in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 24;
+/// Largest manifest that is read as a whole, in bytes: a million runs.
+const MAX_MANIFEST_BYTES: u64 = 1 << 31;
 /// Largest file of tasks that is read, in bytes.
 const MAX_TASKS_BYTES: u64 = 1 << 28;
 
@@ -127,25 +130,25 @@ pub struct Task {
     /// Expected seconds of the whole task.
     pub expected_secs: f64,
     /// Its runs, the longest first.
-    pub runs: Vec<Place>,
+    pub runs: Vec<ManifestEntry>,
 }
 
 /// Where a run stands in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct ManifestEntry {
     /// The run.
     pub run: String,
     /// Its first byte in the manifest.
     pub at: u64,
 }
 
-/// A manifest as text, and where its lines begin.
+/// A manifest or tasks as text, and where the lines begin.
 ///
 /// # Errors
 ///
 /// [`Exit::Bug`] if a line cannot be serialized.
-pub fn text(lines: &[Line]) -> Result<(Vec<u8>, Vec<u64>), Failure> {
+pub fn text(lines: &[impl Serialize]) -> Result<(Vec<u8>, Vec<u64>), Failure> {
     let (mut bytes, mut starts) = (Vec::new(), Vec::with_capacity(lines.len()));
     for line in lines {
         starts.push(bytes.len() as u64);
@@ -155,44 +158,30 @@ pub fn text(lines: &[Line]) -> Result<(Vec<u8>, Vec<u64>), Failure> {
     Ok((bytes, starts))
 }
 
-/// Tasks as text.
-///
-/// # Errors
-///
-/// [`Exit::Bug`] if a task cannot be serialized.
-pub fn tasks_text(tasks: &[Task]) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    for task in tasks {
-        serde_json::to_writer(&mut bytes, task).map_err(Failure::bug)?;
-        bytes.push(b'\n');
-    }
-    Ok(bytes)
-}
-
 /// Reads all runs of a manifest, in part.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if it is missing or damaged; the message names the line.
-pub fn briefs(directory: &Path) -> Result<Vec<(Brief, u64)>, Failure> {
+pub fn briefs(directory: &Path) -> Result<Vec<Brief>, Failure> {
     let path = directory.join(MANIFEST_FILE);
-    let mut reader = BufReader::with_capacity(1 << 18, open(&path)?);
-    let (mut found, mut line, mut at) = (Vec::new(), Vec::new(), 0);
-    loop {
-        line.clear();
-        let read = reader
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)
-            .map_err(Failure::input)?;
-        if read == 0 {
-            return Ok(found);
-        }
-        let brief: Brief = serde_json::from_slice(&line)
-            .map_err(|error| damaged(&path, found.len() + 1, &error.to_string()))?;
-        found.push((brief, at));
-        at += read as u64;
-    }
+    let file = open(&path)?.take(MAX_MANIFEST_BYTES);
+    parsed(&path, BufReader::with_capacity(1 << 18, file))
+}
+
+/// The lines of a file, read as JSON.
+fn parsed<T: DeserializeOwned>(path: &Path, reader: impl BufRead) -> Result<Vec<T>, Failure> {
+    let lines = reader.split(b'\n').enumerate();
+    let parse = |(number, line): (usize, std::io::Result<Vec<u8>>)| {
+        serde_json::from_slice(&line.map_err(Failure::input)?).map_err(|error| {
+            Failure::input(format!(
+                "{}:{}: damaged, or of another version: {error}",
+                path.display(),
+                number + 1
+            ))
+        })
+    };
+    lines.map(parse).collect()
 }
 
 /// Reads the runs of a task from the manifest, and checks that they are what was submitted.
@@ -202,7 +191,7 @@ pub fn briefs(directory: &Path) -> Result<Vec<(Brief, u64)>, Failure> {
 /// [`Exit::Input`] if the manifest is missing, or was changed.
 pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
     let mut file = open(manifest)?;
-    let changed = |place: &Place, why: &str| {
+    let changed = |place: &ManifestEntry, why: &str| {
         Failure::input(format!(
             "{}: run {} at byte {}: {why}\n  = help: submit the config again, into another \
              directory; a manifest is not edited by hand",
@@ -211,7 +200,7 @@ pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
             place.at
         ))
     };
-    let line = |place: &Place| {
+    let line = |place: &ManifestEntry| {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(place.at))
             .map_err(Failure::input)?;
@@ -242,16 +231,7 @@ pub fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
         let help = "`longreach submit` writes it, `longreach submit --again` those of again/";
         Failure::input(format!("{error:#}\n  = help: {help}"))
     })?;
-    let lines = bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
-    lines
-        .enumerate()
-        .map(|(number, line)| {
-            serde_json::from_slice(line)
-                .map_err(|error| damaged(path, number + 1, &error.to_string()))
-        })
-        .collect()
+    parsed(path, bytes.as_slice())
 }
 
 /// The task of an index.
@@ -264,10 +244,8 @@ pub fn task(path: &Path, index: usize, source: &str) -> Result<Task, Failure> {
     if let Some(at) = tasks.iter().position(|task| task.task == index) {
         return Ok(tasks.swap_remove(at));
     }
-    let indices: Vec<String> = ranges(tasks.iter().map(|task| task.task))
-        .split(',')
-        .map(str::to_owned)
-        .collect();
+    let indices = ranges(tasks.iter().map(|task| task.task));
+    let indices: Vec<String> = indices.split(',').map(str::to_owned).collect();
     Err(Failure::new(
         Exit::Config,
         format!(
@@ -323,13 +301,6 @@ fn open(path: &Path) -> Result<File, Failure> {
             path.display()
         ))
     })
-}
-
-fn damaged(path: &Path, line: usize, why: &str) -> Failure {
-    Failure::input(format!(
-        "{}:{line}: damaged, or of another version: {why}",
-        path.display()
-    ))
 }
 
 #[cfg(test)]

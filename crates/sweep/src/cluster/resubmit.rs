@@ -3,7 +3,7 @@
 
 use crate::cluster::directory::{AGAIN_DIR, Submission, hash_of};
 use crate::cluster::manifest::{self, Task};
-use crate::cluster::states::{States, gather};
+use crate::cluster::states::gather;
 use experiment::runs_on_disk::hold::LiveLease;
 use experiment::runs_on_disk::state::RunState;
 use std::collections::BTreeSet;
@@ -22,18 +22,13 @@ pub enum Only {
 }
 
 impl Only {
-    fn selects(only: Option<Self>, state: RunState) -> bool {
-        match (only, state) {
-            (Some(Self::Failed), RunState::Failed)
-            | (Some(Self::Stopped), RunState::Stopped)
-            | (Some(Self::Planned), RunState::Planned) => true,
-            (None, state) => {
-                matches!(
-                    state,
-                    RunState::Failed | RunState::Stopped | RunState::Planned
-                )
-            }
-            _ => false,
+    /// The states that are submitted again.
+    pub fn states(only: Option<Self>) -> &'static [RunState] {
+        match only {
+            Some(Self::Failed) => &[RunState::Failed],
+            Some(Self::Stopped) => &[RunState::Stopped],
+            Some(Self::Planned) => &[RunState::Planned],
+            None => &[RunState::Failed, RunState::Stopped, RunState::Planned],
         }
     }
 }
@@ -47,8 +42,6 @@ pub struct Again {
     pub tasks: Vec<Task>,
     /// Runs in them.
     pub runs: usize,
-    /// The states that they were selected from.
-    pub states: States,
 }
 
 /// Writes the tasks and the script of another submission; none if no run is in the state asked for.
@@ -71,7 +64,7 @@ pub fn again(
     let selected: BTreeSet<&str> = states
         .runs
         .iter()
-        .filter(|run| Only::selects(only, run.state))
+        .filter(|run| Only::states(only).contains(&run.state))
         .map(|run| run.run_id.as_str())
         .collect();
     let mut tasks = manifest::tasks(&manifest::tasks_file(directory, 0))?;
@@ -96,13 +89,12 @@ pub fn again(
             .map_err(Failure::resources)?;
     }
     let path = manifest::tasks_file(directory, generation);
-    disk.write_whole(&path, &manifest::tasks_text(&tasks)?)
+    disk.write_whole(&path, &manifest::text(&tasks)?.0)
         .map_err(Failure::resources)?;
     Ok(Some(Again {
         generation,
         tasks,
         runs,
-        states,
     }))
 }
 

@@ -220,14 +220,12 @@ const GUARD: &str = r#"[ -x ./longreach ] || {
 }
 "#;
 
-/// The options that were given for the scheduler, last: of two that differ, Slurm takes the later.
-fn options_line(how: &TaskHow) -> Option<String> {
-    let options: Vec<String> = how
-        .scheduler_options
-        .iter()
-        .map(|option| quoted(option))
-        .collect();
-    (!options.is_empty()).then(|| format!("#SBATCH {}", options.join(" ")))
+/// The options that were given for the scheduler, as words of a shell, each after a space.
+fn options(how: &TaskHow) -> String {
+    let options = how.scheduler_options.iter();
+    options
+        .map(|option| format!(" {}", quoted(option)))
+        .collect()
 }
 
 fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> String {
@@ -272,7 +270,11 @@ fn report_sbatch(submission: &Submission) -> String {
         "#SBATCH --time=00:30:00 --cpus-per-task=1".to_owned(),
         "#SBATCH --output=logs/report-%j.log".to_owned(),
     ];
-    lines.extend(options_line(&submission.how));
+    // Last: of two options that differ, Slurm takes the later.
+    let options = options(&submission.how);
+    if !options.is_empty() {
+        lines.push(format!("#SBATCH{options}"));
+    }
     lines.push(GUARD.trim_end().to_owned());
     lines.push("./longreach status .".to_owned());
     lines.push("exec ./longreach report .".to_owned());
@@ -299,11 +301,6 @@ fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
         ),
         (gpus, _) => format!(" --resource gpus/nvidia={gpus}"),
     };
-    let options: Vec<String> = how
-        .scheduler_options
-        .iter()
-        .map(|option| quoted(option))
-        .collect();
     format!(
         r#"#!/bin/bash
 # Written by `longreach submit`. All tasks in one allocation: `sbatch -N4 --exclusive {script}`
@@ -333,10 +330,7 @@ hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
         name = job_name(submission),
         cpus = how.cpus_per_task,
         request = ((3.0 * longest) as u64).max(60),
-        options = options
-            .iter()
-            .map(|option| format!(" {option}"))
-            .collect::<String>(),
+        options = options(how),
         worker = worker(generation),
     )
 }
@@ -344,12 +338,6 @@ hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
 fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> String {
     let how = &submission.how;
     let indices: Vec<String> = tasks.iter().map(|task| task.task.to_string()).collect();
-    let options: Vec<String> = how
-        .scheduler_options
-        .iter()
-        .map(|option| quoted(option))
-        .collect();
-    let options: String = options.iter().map(|option| format!(" {option}")).collect();
     let (jobs, gpus) = if how.gpus_per_task > 0 {
         let each = how.gpus_per_task;
         let jobs = how.max_parallel.map_or_else(
@@ -387,6 +375,7 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
 ./longreach report .
 "#,
         indices = indices.join(" "),
+        options = options(how),
         suffix = if generation > 0 {
             format!("-{generation}")
         } else {

@@ -84,6 +84,18 @@ pub fn time_left(job: &str) -> Option<String> {
     Some(answer.trim().to_owned())
 }
 
+/// Whether the queue says that a job is running.
+pub fn is_running(job: &str) -> bool {
+    let arguments = [
+        "--noheader",
+        "--states=RUNNING",
+        "--format=%i",
+        "--jobs",
+        job,
+    ];
+    ask("squeue", &arguments, PATIENCE).is_ok_and(|jobs| !jobs.trim().is_empty())
+}
+
 /// Array indices that Slurm allows if its configuration says nothing: 0 to 1000.
 pub const DEFAULT_MAX_ARRAY: usize = 1001;
 

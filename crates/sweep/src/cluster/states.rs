@@ -9,14 +9,13 @@
 use crate::cluster::directory::Submission;
 use crate::cluster::events::{self, Last, What};
 use crate::cluster::manifest::{Brief, briefs};
-use experiment::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
-use experiment::runs_on_disk::state::{RunState, last_step};
-use records::record::RunStatus;
+use experiment::runs_on_disk::files::RECORD_FILE;
+use experiment::runs_on_disk::state::{Counts, RunState, counts, failure, last_step, of_record};
 use rundir::lease::{self, Holder};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock, scratch};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use support::exit::Failure;
@@ -51,7 +50,7 @@ pub struct States {
     /// Every run of the manifest, in its order.
     pub runs: Vec<RunLine>,
     /// Runs by state.
-    pub counts: BTreeMap<RunState, usize>,
+    pub counts: Counts,
 }
 
 /// Reads the states of all runs.
@@ -72,7 +71,7 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
     };
     let mut found: Vec<Option<Found>> = manifest
         .iter()
-        .map(|(brief, _)| match last.get(brief.run_id.as_str()) {
+        .map(|brief| match last.get(brief.run_id.as_str()) {
             last if !started.contains(&brief.run_id) => Some(never_begun(last)),
             last => look.state(brief, last),
         })
@@ -82,11 +81,11 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
     if found.iter().any(Option::is_none) {
         let processes = events::read(directory, None);
         let last = events::last_by_run(&processes);
-        for ((brief, _), found) in manifest.iter().zip(&mut found) {
+        for (brief, found) in manifest.iter().zip(&mut found) {
             found.get_or_insert_with(|| look.left(brief, last.get(brief.run_id.as_str())));
         }
     }
-    let line = |((brief, _), found): (&(Brief, u64), Option<Found>)| {
+    let line = |(brief, found): (&Brief, Option<Found>)| {
         let (state, step, note) = found.unwrap_or((RunState::Planned, 0, None));
         RunLine {
             run_id: brief.run_id.clone(),
@@ -100,14 +99,10 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
         }
     };
     let runs: Vec<RunLine> = manifest.iter().zip(found).map(line).collect();
-    let mut counts = BTreeMap::new();
-    for run in &runs {
-        *counts.entry(run.state).or_insert(0) += 1;
-    }
     Ok(States {
         experiment: submission.experiment.clone(),
+        counts: counts(runs.iter().map(|run| run.state)),
         runs,
-        counts,
     })
 }
 
@@ -149,9 +144,7 @@ impl Survey<'_> {
         let failed = match last.map(|last| &last.what) {
             Some(What::Failed { message, .. }) => Some(message.clone()),
             // No task of this sweep began it: the directory is all that is known.
-            None => rundir::read::start(&run.join(ERROR_FILE), 1 << 16)
-                .ok()
-                .map(|message| String::from_utf8_lossy(&message).into_owned()),
+            None => failure(&run),
             _ => None,
         };
         if let Some(message) = failed {
@@ -216,14 +209,7 @@ fn recorded(run: &Path, brief: &Brief, last: Option<&Last>) -> Option<Found> {
         return Some((RunState::Done, steps, None));
     }
     let record = records::read_record(&path).ok()?;
-    (record.run_id == brief.run_id).then(|| match (record.status, record.diverged) {
-        (RunStatus::Diverged, Some(at)) => {
-            let note = format!("the {} was not finite at step {}", at.what, at.step);
-            (RunState::Diverged, record.train.steps, Some(note))
-        }
-        (RunStatus::Diverged, None) => (RunState::Diverged, record.train.steps, None),
-        (RunStatus::Ok, _) => (RunState::Done, record.train.steps, None),
-    })
+    (record.run_id == brief.run_id).then(|| of_record(&record))
 }
 
 /// The names in a directory; none if it is not there.

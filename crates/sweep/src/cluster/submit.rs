@@ -5,7 +5,7 @@ use crate::cluster::directory::{
     EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
     Scheduler, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
 };
-use crate::cluster::manifest::{self, Line, Place, Task};
+use crate::cluster::manifest::{self, Line, ManifestEntry, Task};
 use crate::cluster::pack::{PerTask, pack};
 use crate::cluster::scheduler::task_mib;
 use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
@@ -71,20 +71,11 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     recorded.check(plan, &out.join(RUNS_DIR))?;
     let lines: Vec<Line> = plan_lines(plan, &recorded);
     let (text, starts) = manifest::text(&lines)?;
-    if matches!(scheduler, Scheduler::Hq | Scheduler::Parallel) && per_task == PerTask::Auto {
+    let per_task = match (scheduler, per_task) {
         // Starting a task costs these schedulers nothing.
-        return submit(
-            plan,
-            Request {
-                out,
-                scheduler,
-                per_task: PerTask::Fixed(how.runs_per_worker),
-                overrides,
-                recorded,
-                how,
-            },
-        );
-    }
+        (Scheduler::Hq | Scheduler::Parallel, PerTask::Auto) => PerTask::Fixed(how.runs_per_worker),
+        (_, asked) => asked,
+    };
     let tasks = plan_tasks(&lines, &starts, (scheduler, per_task), &how)?;
     let mut notes = complete(&mut how, &lines, &tasks, &out, scheduler);
     let disk = rundir::system();
@@ -94,26 +85,12 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let _lease = LiveLease::for_a_moment(&out)?;
     refuse_second(&out)?;
     notes.extend(recorded.copy(disk, plan, &out.join(RUNS_DIR))?);
-    let facts = Facts {
-        scheduler,
-        overrides,
-        how,
-        runs: lines.len(),
-    };
-    let submission = write(plan, &out, &text, &tasks, facts)?;
+    let submission = write(plan, &out, &text, &tasks, (scheduler, overrides, how))?;
     Ok(Submitted {
         submission,
         tasks,
         notes,
     })
-}
-
-/// What `submit.json` says beside the facts of the plan and of this program.
-struct Facts {
-    scheduler: Scheduler,
-    overrides: Vec<String>,
-    how: TaskHow,
-    runs: usize,
 }
 
 /// Writes all files, `submit.json` last.
@@ -122,7 +99,7 @@ fn write(
     out: &Path,
     manifest: &[u8],
     tasks: &[Task],
-    facts: Facts,
+    (scheduler, overrides, how): (Scheduler, Vec<String>, TaskHow),
 ) -> Result<Submission, Failure> {
     let disk = rundir::system();
     for name in [LOGS_DIR, EVENTS_DIR, RUNS_DIR] {
@@ -134,7 +111,7 @@ fn write(
             .map_err(Failure::resources)
     };
     write(MANIFEST_FILE, manifest)?;
-    write(TASKS_FILE, &manifest::tasks_text(tasks)?)?;
+    write(TASKS_FILE, &manifest::text(tasks)?.0)?;
     let program_blake3 = copy_program(disk, out)?;
     write(
         HASH_FILE,
@@ -150,16 +127,16 @@ fn write(
         experiment: plan.name.clone(),
         config_blake3: hash_of(&config)?,
         config,
-        overrides: facts.overrides,
-        scheduler: facts.scheduler,
-        runs: facts.runs,
+        overrides,
+        scheduler,
+        runs: plan.runs.len(),
         tasks: tasks.len(),
         submitted: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs()),
-        how: facts.how,
+        how,
     };
-    for (name, text) in facts.scheduler.files(&submission, tasks, 0) {
+    for (name, text) in scheduler.files(&submission, tasks, 0) {
         write(&name, text.as_bytes())?;
     }
     let json = serde_json::to_vec_pretty(&submission).map_err(Failure::bug)?;
@@ -247,7 +224,7 @@ fn plan_tasks(
             / at_once.min(runs.len()).max(1) as f64,
         runs: runs
             .into_iter()
-            .map(|run| Place {
+            .map(|run| ManifestEntry {
                 run: lines[run].run_id.clone(),
                 at: starts[run],
             })
