@@ -62,7 +62,7 @@ struct Head<'a> {
     task: &'a TaskConfig,
     split: &'static str,
     length: usize,
-    unit: &'static str,
+    unit: &'a str,
     /// Tokens of a row.
     seq_len: usize,
     vocab_size: usize,

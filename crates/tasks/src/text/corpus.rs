@@ -105,25 +105,7 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
     let mut seen = Seen::default();
     let splits = match published::get(config.corpus) {
         Some(published) => published.read(&files, config.max_bytes, ctx.rows)?,
-        None => {
-            let held_out = held_out(config, ctx, &mut files)?;
-            let (train, valid) = match carried {
-                Some(text) => split_carried(config, text, &held_out)?,
-                None => read_split(config, &files, &held_out, &mut seen)?,
-            };
-            check_any(&train, &valid, &files)?;
-            check_held_out(config, &held_out, &files)?;
-            let valid = [valid];
-            let hash = Splits::hash(&train, &valid);
-            let [valid] = valid;
-            Splits {
-                train,
-                valid,
-                hash,
-                is_apart: false,
-                cuts: [matches!(config.split, Split::Range(_)), false],
-            }
-        }
+        None => split(config, ctx, &mut files, carried, &mut seen)?,
     };
     let facts = CorpusFacts {
         source,
@@ -141,6 +123,33 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         seen,
         is_apart: splits.is_apart,
         cuts: splits.cuts,
+    })
+}
+
+/// Splits files that have no published split of their own.
+fn split(
+    config: &TextConfig,
+    ctx: &BuildContext<'_>,
+    files: &mut Vec<Found>,
+    carried: Option<CarriedText>,
+    seen: &mut Seen,
+) -> Result<Splits, TaskError> {
+    let held_out = held_out(config, ctx, files)?;
+    let (train, valid) = match carried {
+        Some(text) => split_carried(config, text, &held_out)?,
+        None => read_split(config, files, &held_out, seen)?,
+    };
+    check_any(&train, &valid, files)?;
+    check_held_out(config, &held_out, files)?;
+    let valid = [valid];
+    let hash = Splits::hash(&train, &valid);
+    let [valid] = valid;
+    Ok(Splits {
+        train,
+        valid,
+        hash,
+        is_apart: false,
+        cuts: [matches!(config.split, Split::Range(_)), false],
     })
 }
 

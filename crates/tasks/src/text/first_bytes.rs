@@ -127,7 +127,7 @@ mod tests {
             ),
             (b"\x93NUMPY\x01\0".to_vec(), Some("a NumPy array")),
             (
-                utf_16(&format!("\u{feff}a"), u16::to_le_bytes),
+                utf_16("\u{feff}a", u16::to_le_bytes),
                 Some("text in UTF-16"),
             ),
             (utf_16(&text, u16::to_le_bytes), Some("text in UTF-16")),

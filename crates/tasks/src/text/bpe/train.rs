@@ -1,8 +1,8 @@
 //! Training: the pair that occurs most often becomes a token, until there are enough of them.
 //!
 //! The pairs and where they occur are in an index, and their counts in a heap, as in every fast
-//! trainer. The merges are those of Hugging Face's tokenizers, also where a pair spells a token that
-//! there is already: it is merged into that token.
+//! trainer. The merges are those of Hugging Face's tokenizers, also where a pair spells a token
+//! that there is already: it is merged into that token.
 
 use super::symbols::{END, Symbols};
 use super::words::Words;
@@ -58,8 +58,8 @@ struct Trainer {
     heap: Heap,
 }
 
-/// The merges that make a vocabulary of at most `vocab` tokens, and the bytes of its tokens. Words of
-/// more than `longest` bytes are not counted.
+/// The merges that make a vocabulary of at most `vocab` tokens, and the bytes of its tokens. Words
+/// of more than `longest` bytes are not counted.
 pub(super) fn train(
     text: &[u8],
     words: &Words,
