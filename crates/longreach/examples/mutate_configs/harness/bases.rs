@@ -286,7 +286,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
         // Prompts of 1 to 40 words, each word a letter.
         let line = |n: usize| {
             format!(
-                "{{\"q\": \"{}\", \"a\": \"{from} b\"}}\n",
+                "{{\"q\": \"{}\", \"a\": \"{from} b\", \"n\": {n}}}\n",
                 format!("{from} ").repeat(n)
             )
         };
@@ -397,7 +397,15 @@ pub fn all(directory: &Path) -> Vec<Base> {
     let pairs_of = r#"{ kind = "text", level = "bpe", vocab = 258, words = "unicode", files = ["a.txt"],
         split = { by = "range", valid_fraction = 0.5 } }"#;
     put(&mut pairs, "task", pairs_of);
-    bases.push(base("vocab of byte pairs", pairs, &["task", "vocab"]));
+    for key in ["vocab", "words"] {
+        let name = format!("{key} of byte pairs");
+        bases.push(base(&name, pairs.clone(), &["task", key]));
+    }
+    let mut grouped: Table = LEAST.parse().expect("TOML");
+    let grouped_by = r#"{ kind = "jsonl", train = ["a.jsonl"], test = ["b.jsonl"], tokens = "words", prompt = "q", answer = "a",
+        length = "n" }"#;
+    put(&mut grouped, "task", grouped_by);
+    bases.push(base("rows by a field", grouped, &["task", "length"]));
     let encodings = ENCODINGS.iter().map(|value| ("model.pe", *value));
     for (key, value) in encodings.chain(TABLES.iter().copied()) {
         let mut table: Table = LEAST.parse().expect("TOML");
@@ -535,8 +543,9 @@ fn walk(value: &Value, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
 }
 
 /// Keys that no base holds: `train.start_from` leads to a recorded run, and `tests/it/schedules.rs`
-/// tries its mistakes.
-pub const ELSEWHERE: [&str; 1] = ["train.start_from"];
+/// tries its mistakes; `tokenizer` leads to a file of another program, and `tasks/tests/it/bpe.rs`
+/// does.
+pub const ELSEWHERE: [&str; 2] = ["train.start_from", "task:text.tokenizer"];
 
 /// Every key that the strict types know, as they list them when they meet an unknown one, and every
 /// key that some base holds.

@@ -241,6 +241,10 @@ const REQUIRED: &[&str] = &[
     "pe:by_layer.pattern",
     // Nothing is chosen without it.
     "select.over",
+    // The config has lengths to score while training.
+    "eval.every",
+    // The base has a strength, which one form reads.
+    "pe:log_scaling.form",
     // The default files are not there.
     "task:jsonl.train",
     "task:jsonl.test",
