@@ -28,7 +28,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("002-catalogue/experiment.toml", "0274f6304cec4a36"),
     ("003-theta-base/experiment.toml", "e519912621698f57"),
     ("004-rope-scaling/experiment.toml", "ec495ce5eb148c9c"),
-    ("005-train-by-test/experiment.toml", "a932d32af9875168"),
+    ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
     ("006-tasks/experiment.toml", "2384e1d50b78dd9c"),
     ("007-randomized/experiment.toml", "fcd0e9975e177de5"),
     ("008-linear-attention/experiment.toml", "7c040c1db7e878aa"),
