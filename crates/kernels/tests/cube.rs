@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 mod noise;
 #[path = "cube/rounded.rs"]
 mod rounded;
+#[path = "cube/timings.rs"]
+mod timings;
 use noise::noise;
 
 /// The device, unless it was not named and the machine has no adapter. Everything after the first
