@@ -3,7 +3,7 @@
 use super::call::{Call, KEY_TABLE, QUERY_TABLE, Rows};
 use super::settings::{BiasKind, SCRATCH, Settings, UNITS};
 use super::tiles::{
-    accumulate, products, put_cells, put_rows, store, unit_column, unit_row, weight,
+    Four, accumulate, products, put_cells, put_rows, store, unit_column, unit_row, weight,
 };
 use crate::cube::rows::zeros;
 use burn_cubecl::cubecl;
@@ -32,23 +32,23 @@ pub(super) fn delta_kernel(out: &Tensor<f32>, grad: &Tensor<f32>, deltas: &mut T
 #[derive(CubeType)]
 pub(super) struct Tiles {
     /// Queries, or keys.
-    pub(super) own: Shared<[f32]>,
+    pub(super) own: Shared<[Four]>,
     /// Gradients of outputs, or values.
-    pub(super) own_values: Shared<[f32]>,
+    pub(super) own_values: Shared<[Four]>,
     /// Keys, or queries.
-    pub(super) other: Shared<[f32]>,
+    pub(super) other: Shared<[Four]>,
     /// Values, or gradients of outputs.
-    pub(super) other_values: Shared<[f32]>,
+    pub(super) other_values: Shared<[Four]>,
 }
 
 #[cube]
 impl Tiles {
     pub(super) fn new(#[comptime] s: Settings) -> Self {
         Tiles {
-            own: Shared::<[f32]>::new_slice(comptime![s.rows * s.stride()]),
-            own_values: Shared::<[f32]>::new_slice(comptime![s.rows * s.stride()]),
-            other: Shared::<[f32]>::new_slice(comptime![s.columns * s.stride()]),
-            other_values: Shared::<[f32]>::new_slice(comptime![s.columns * s.stride()]),
+            own: Shared::<[Four]>::new_slice(comptime![s.rows * s.stride()]),
+            own_values: Shared::<[Four]>::new_slice(comptime![s.rows * s.stride()]),
+            other: Shared::<[Four]>::new_slice(comptime![s.columns * s.stride()]),
+            other_values: Shared::<[Four]>::new_slice(comptime![s.columns * s.stride()]),
         }
     }
 }

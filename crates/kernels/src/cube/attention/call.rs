@@ -1,7 +1,7 @@
 //! What every kernel of attention reads: the inputs of a call, and what the backward pass knows.
 
 use super::settings::{BiasKind, Settings};
-use super::tiles::{LOWEST, load};
+use super::tiles::{Four, LOWEST, load};
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
@@ -61,7 +61,7 @@ impl Call {
     /// Loads `count` queries of a batch and head from `first` on, rotated.
     pub(super) fn load_queries(
         &self,
-        to: &mut Shared<[f32]>,
+        to: &mut Shared<[Four]>,
         place: (usize, usize),
         first: usize,
         #[comptime] count: usize,
@@ -85,7 +85,7 @@ impl Call {
     /// there on none is read.
     pub(super) fn load_keys(
         &self,
-        to: &mut Shared<[f32]>,
+        to: &mut Shared<[Four]>,
         place: (usize, usize),
         rows: (usize, usize),
         #[comptime] count: usize,
@@ -107,7 +107,7 @@ impl Call {
     /// Loads `count` values, likewise.
     pub(super) fn load_values(
         &self,
-        to: &mut Shared<[f32]>,
+        to: &mut Shared<[Four]>,
         place: (usize, usize),
         rows: (usize, usize),
         #[comptime] count: usize,
@@ -164,7 +164,7 @@ impl Rows {
     /// Loads `count` gradients of the output of a batch and head from `first` on.
     pub(super) fn load(
         &self,
-        to: &mut Shared<[f32]>,
+        to: &mut Shared<[Four]>,
         place: (usize, usize),
         first: usize,
         #[comptime] count: usize,

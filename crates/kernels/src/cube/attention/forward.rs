@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::settings::{SCRATCH, Settings, UNITS};
-use super::tiles::{LOWEST, accumulate, products, put_cells, unit_column, unit_row, weight};
+use super::tiles::{
+    Four, LOWEST, accumulate, own_four, products, put_cells, unit_column, unit_row, weight,
+};
 use crate::cube::rows::zeros;
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
@@ -32,9 +34,9 @@ pub(super) fn forward_kernel(
     let (m, n, dims) = comptime![(s.unit_rows(), s.unit_columns(), s.unit_dims())];
     let first = CUBE_POS_X as usize * s.rows;
     let place = (CUBE_POS_Z as usize, CUBE_POS_Y as usize);
-    let mut q_tile = Shared::<[f32]>::new_slice(comptime![s.rows * s.stride()]);
+    let mut q_tile = Shared::<[Four]>::new_slice(comptime![s.rows * s.stride()]);
     // Keys, then values.
-    let mut kv_tile = Shared::<[f32]>::new_slice(comptime![s.columns * s.stride()]);
+    let mut kv_tile = Shared::<[Four]>::new_slice(comptime![s.columns * s.stride()]);
     let mut cells = Shared::<[f32]>::new_slice(comptime![s.rows * s.cell_stride()]);
     let mut scratch = Shared::<[f32]>::new_slice(comptime![s.rows * SCRATCH]);
     let mut logits = zeros(comptime![m * n]);
@@ -168,7 +170,7 @@ fn finish(
             }
             #[unroll]
             for j in 0..dims {
-                let dim = unit_column() + comptime![j * UNITS];
+                let dim = 4 * own_four(comptime![j / 4], s) + comptime![j % 4];
                 if dim < s.head_dim {
                     out[start + query * row_stride + dim * dim_stride] =
                         state.output[i * dims + j] * inverse;

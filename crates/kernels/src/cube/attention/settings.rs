@@ -58,7 +58,7 @@ impl Settings {
     pub(super) fn forward(common: Common) -> Option<Self> {
         let tiles = common.large([(64, 64), (64, 32)]).chain(SMALL);
         Self::largest(common, tiles, |s| {
-            (s.rows + s.columns) * s.stride() + s.cells() + s.rows * SCRATCH
+            4 * (s.rows + s.columns) * s.stride() + s.cells() + s.rows * SCRATCH
         })
     }
 
@@ -68,7 +68,7 @@ impl Settings {
         let large = (common.bias == BiasKind::None).then_some((64, 32));
         let tiles = common.large(large).chain(SMALL);
         Self::largest(common, tiles, |s| {
-            2 * (s.rows + s.columns) * s.stride() + s.cells()
+            8 * (s.rows + s.columns) * s.stride() + s.cells()
         })
     }
 
@@ -91,10 +91,15 @@ impl Settings {
             .find(|settings| size_of::<f32>() * floats(settings) <= common.shared_bytes)
     }
 
-    /// Distance of the rows of a tile in shared memory: odd, so that units which read one column
-    /// read different banks.
+    /// Fours of dimensions in a row.
+    pub(super) fn fours(&self) -> usize {
+        self.padded / 4
+    }
+
+    /// Distance of the rows of a tile in shared memory, in fours: odd, so that units which read one
+    /// place of their rows read different banks.
     pub(super) fn stride(&self) -> usize {
-        self.padded + 1
+        self.fours() + 1
     }
 
     /// Row stride of a tile of logits in shared memory.
@@ -116,9 +121,14 @@ impl Settings {
         self.columns / UNITS
     }
 
+    /// Fours of dimensions of a row that one unit owns.
+    pub(super) fn unit_fours(&self) -> usize {
+        self.fours().div_ceil(UNITS)
+    }
+
     /// Dimensions of a row that one unit owns.
     pub(super) fn unit_dims(&self) -> usize {
-        self.padded / UNITS
+        4 * self.unit_fours()
     }
 }
 

@@ -1,9 +1,15 @@
 //! Tiles in shared memory: loads with a rotation, stores with its inverse, products.
+//!
+//! Rows of queries, keys, values and their gradients lie there in fours of dimensions, each of which
+//! a unit reads at once: shared memory is read less often than units multiply.
 
 use super::settings::{CUBE, Settings, UNITS};
 use crate::cube::pairs::{is_first, pair, partner};
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
+
+/// Dimensions that are read from shared memory at once.
+pub(super) type Four = Vector<f32, Const<4>>;
 
 /// Logits below this are those of hidden keys. Shading languages have no -inf.
 pub(super) const LOWEST: f32 = -3.0e38;
@@ -33,7 +39,7 @@ pub(super) fn unit_column() -> usize {
     reason = "the outer condition is known when the kernel is compiled"
 )]
 pub(super) fn load(
-    to: &mut Shared<[f32]>,
+    to: &mut Shared<[Four]>,
     from: &Tensor<f32>,
     tables: &Tensor<f32>,
     at: u32,
@@ -46,27 +52,35 @@ pub(super) fn load(
     let at = at as usize + place.0 * from.stride(0) + place.1 * from.stride(1);
     let (row_stride, dim_stride) = (from.stride(2), from.stride(3));
     let group = group_of(tables, place.0, from.shape(0));
-    let steps = comptime![(count * s.padded).div_ceil(CUBE)];
-    for step in 0..steps {
+    let fours = comptime![s.fours()];
+    for step in 0..comptime![(count * fours).div_ceil(CUBE)] {
         let i = step * CUBE + UNIT_POS as usize;
-        let row = i / s.padded;
-        let dim = i % s.padded;
+        let row = i / fours;
+        let first = i % fours * 4;
         if row < count {
             let position = rows.0 + row;
-            let mut x = 0.0f32;
-            if position < rows.1 && dim < s.head_dim {
-                let start = at + position * row_stride;
-                x = from[start + dim * dim_stride];
-                if comptime![table.is_some() && s.pairs > 0] {
-                    if dim < comptime![2 * s.pairs] {
-                        let other = from[start + partner(dim, s.pairs, s.interleaved) * dim_stride];
-                        let (cos, sin) = angle(tables, group, position, dim, table, s);
-                        x = x * cos
-                            + select(is_first(dim, s.pairs, s.interleaved), -other, other) * sin;
+            let start = at + position * row_stride;
+            let mut four = Four::new(0.0);
+            #[unroll]
+            for n in 0..4usize {
+                let dim = first + n;
+                let mut x = 0.0f32;
+                if position < rows.1 && dim < s.head_dim {
+                    x = from[start + dim * dim_stride];
+                    if comptime![table.is_some() && s.pairs > 0] {
+                        if dim < comptime![2 * s.pairs] {
+                            let other =
+                                from[start + partner(dim, s.pairs, s.interleaved) * dim_stride];
+                            let (cos, sin) = angle(tables, group, position, dim, table, s);
+                            x = x * cos
+                                + select(is_first(dim, s.pairs, s.interleaved), -other, other)
+                                    * sin;
+                        }
                     }
                 }
+                four.insert(n, x);
             }
-            to[row * comptime![s.stride()] + dim] = x;
+            to[row * comptime![s.stride()] + first / 4] = four;
         }
     }
 }
@@ -83,7 +97,7 @@ pub(super) fn load(
     reason = "the outer condition is known when the kernel is compiled"
 )]
 pub(super) fn store(
-    from: &Shared<[f32]>,
+    from: &Shared<[Four]>,
     to: &mut Tensor<f32>,
     tables: &Tensor<f32>,
     at: u32,
@@ -104,10 +118,10 @@ pub(super) fn store(
         let position = first + row;
         if row < count && position < length && dim < s.head_dim {
             let start = row * comptime![s.stride()];
-            let mut x = from[start + dim];
+            let mut x = one_of(from, start, dim);
             if comptime![table.is_some() && s.pairs > 0] {
                 if dim < comptime![2 * s.pairs] {
-                    let other = from[start + partner(dim, s.pairs, s.interleaved)];
+                    let other = one_of(from, start, partner(dim, s.pairs, s.interleaved));
                     let (cos, sin) = angle(tables, group, position, dim, table, s);
                     x = x * cos
                         + select(is_first(dim, s.pairs, s.interleaved), other, -other) * sin;
@@ -116,6 +130,18 @@ pub(super) fn store(
             to[at + position * row_stride + dim * dim_stride] = x;
         }
     }
+}
+
+/// One dimension of the row that begins at `start`.
+#[cube]
+fn one_of(tile: &Shared<[Four]>, start: usize, dim: usize) -> f32 {
+    let four = tile[start + dim / 4];
+    let n = dim % 4;
+    let (low, high) = (
+        select(n == 0, four.extract(0usize), four.extract(1usize)),
+        select(n == 2, four.extract(2usize), four.extract(3usize)),
+    );
+    select(n < 2, low, high)
 }
 
 /// Which of the G tables of each kind is that of a sequence of `batch`.
@@ -145,8 +171,8 @@ fn angle(
 /// The cells of `a b^T` that this unit owns, of a tile `a` of rows and a tile `b` of columns.
 #[cube]
 pub(super) fn products(
-    a: &Shared<[f32]>,
-    b: &Shared<[f32]>,
+    a: &Shared<[Four]>,
+    b: &Shared<[Four]>,
     out: &mut Array<f32>,
     #[comptime] s: Settings,
 ) {
@@ -158,18 +184,22 @@ pub(super) fn products(
     for i in 0..m * n {
         out[i] = 0.0;
     }
-    let mut values = Array::<f32>::new(n);
-    for dim in 0..s.padded {
+    let mut values = Array::<Four>::new(n);
+    for four in 0..s.fours() {
         #[unroll]
         for j in 0..n {
-            values[j] = b[columns + comptime![j * UNITS * stride] + dim];
+            values[j] = b[columns + comptime![j * UNITS * stride] + four];
         }
         #[unroll]
         for i in 0..m {
-            let x = a[rows + comptime![i * UNITS * stride] + dim];
+            let x = a[rows + comptime![i * UNITS * stride] + four];
             #[unroll]
             for j in 0..n {
-                out[i * n + j] += x * values[j];
+                let y = values[j];
+                #[unroll]
+                for dim in 0..4usize {
+                    out[i * n + j] += x.extract(dim) * y.extract(dim);
+                }
             }
         }
     }
@@ -180,29 +210,44 @@ pub(super) fn products(
 #[cube]
 pub(super) fn accumulate(
     cells: &Shared<[f32]>,
-    x: &Shared<[f32]>,
+    x: &Shared<[Four]>,
     out: &mut Array<f32>,
     #[comptime] s: Settings,
 ) {
-    let (m, n) = comptime![(s.unit_rows(), s.unit_dims())];
+    let (m, n) = comptime![(s.unit_rows(), s.unit_fours())];
     let stride = comptime![s.stride()];
     let cell_stride = comptime![s.cell_stride()];
     let rows = unit_row() * cell_stride;
-    let dims = unit_column();
-    let mut values = Array::<f32>::new(n);
+    let mut values = Array::<Four>::new(n);
     for column in 0..s.columns {
         #[unroll]
         for j in 0..n {
-            values[j] = x[column * stride + dims + comptime![j * UNITS]];
+            values[j] = x[column * stride + own_four(j, s)];
         }
         #[unroll]
         for i in 0..m {
             let weight = cells[rows + comptime![i * UNITS * cell_stride] + column];
             #[unroll]
             for j in 0..n {
-                out[i * n + j] += weight * values[j];
+                let value = values[j];
+                #[unroll]
+                for dim in 0..4usize {
+                    out[(i * n + j) * 4 + dim] += weight * value.extract(dim);
+                }
             }
         }
+    }
+}
+
+/// The place in a row of the four dimensions number `j` of this unit. Where a row has fewer fours
+/// than units, some own none: they read padding, and write nothing.
+#[cube]
+pub(super) fn own_four(#[comptime] j: usize, #[comptime] s: Settings) -> usize {
+    let four = unit_column() + comptime![j * UNITS];
+    if comptime![(j + 1) * UNITS <= s.fours()] {
+        four
+    } else {
+        select(four < s.fours(), four, comptime![s.fours()])
     }
 }
 
@@ -225,18 +270,25 @@ pub(super) fn put_cells(from: &Array<f32>, to: &mut Shared<[f32]>, #[comptime] s
 #[cube]
 pub(super) fn put_rows(
     from: &Array<f32>,
-    to: &mut Shared<[f32]>,
+    to: &mut Shared<[Four]>,
     factor: f32,
     #[comptime] s: Settings,
 ) {
-    let (m, n) = comptime![(s.unit_rows(), s.unit_dims())];
+    let (m, n) = comptime![(s.unit_rows(), s.unit_fours())];
     #[unroll]
     for i in 0..m {
         #[unroll]
         for j in 0..n {
-            let row = unit_row() + comptime![i * UNITS];
-            let dim = unit_column() + comptime![j * UNITS];
-            to[row * comptime![s.stride()] + dim] = from[i * n + j] * factor;
+            let four = own_four(j, s);
+            if four < s.fours() {
+                let row = unit_row() + comptime![i * UNITS];
+                let mut x = Four::new(0.0);
+                #[unroll]
+                for dim in 0..4usize {
+                    x.insert(dim, from[(i * n + j) * 4 + dim] * factor);
+                }
+                to[row * comptime![s.stride()] + four] = x;
+            }
         }
     }
 }
