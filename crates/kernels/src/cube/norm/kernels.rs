@@ -13,7 +13,7 @@ pub(super) struct Settings {
 }
 
 /// Columns of partial sums that one cube adds up.
-pub(super) const SUM_COLUMNS: usize = 16;
+pub(super) const SUM_COLUMNS: usize = 8;
 /// Units that share a column of partial sums.
 const SUM_LANES: usize = CUBE / SUM_COLUMNS;
 

@@ -14,9 +14,10 @@ use kernels::{SUM_COLUMNS, Settings, norm_grad_kernel, norm_kernel, norm_sum_ker
 /// The widest rows: each unit keeps two sums for each of its columns.
 const WIDEST: usize = 2048;
 
-/// The most cubes that share the rows of a part. It depends on nothing else, so that a part gets
-/// the same bits alone and beside others.
-const MOST_CUBES: usize = 64;
+/// The most rows of units that share the rows of a part, each with partial sums of its own: enough
+/// to fill a large GPU. It depends on nothing else, so that a part gets the same bits alone and
+/// beside others.
+const MOST_PLACES: usize = 1024;
 
 /// A norm of `[N, W]` by a scale, `[G W]`, and in a LayerNorm a shift, `[G W]`. Rows of part g,
 /// `N / G` in a row, take part g of these.
@@ -83,8 +84,11 @@ impl RowNorm {
         let inputs: Vec<CubeTensor> = inputs.into_iter().map(in_order).collect();
         let settings = self.settings();
         let part = self.rows / self.parts;
-        let cubes = part.div_ceil(settings.rows.count()).min(MOST_CUBES);
-        let places = cubes * settings.rows.count();
+        let count_of_cube = settings.rows.count();
+        let cubes = part
+            .div_ceil(count_of_cube)
+            .min(MOST_PLACES / count_of_cube);
+        let places = cubes * count_of_cube;
         let x_grad = empty(&inputs[0], [self.rows, self.width]);
         let partial = empty(&inputs[0], [self.parts, places, 2, self.width]);
         let client = inputs[0].client.clone();
