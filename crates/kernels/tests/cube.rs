@@ -653,11 +653,17 @@ fn check_product(device: &Device, matmul: Matmul, sizes: [usize; 3], op: Op) {
     let grad = noise(n * m, 99);
     let numbers = [&inputs[0].0[..], &inputs[1].0, &grad];
     let expected = rounded::products(matmul, numbers, sizes);
+    // Tensor cores drop bits of sums that additions in f32 keep: 4.8e-6 over 1100 terms on an H100.
+    // Factors rounded in another way would be off by 1e-4.
+    let tolerance = match matmul {
+        Matmul::F32 => 2e-6,
+        Matmul::Tf32 | Matmul::Bf16 => 1e-5,
+    };
     for (i, (result, expected)) in results.iter().zip(&expected).enumerate() {
         let result: Vec<f64> = result.iter().map(|x| f64::from(*x)).collect();
         let off = rounded::off(&result, expected);
         assert!(
-            off < 2e-6,
+            off < tolerance,
             "{matmul:?} {sizes:?}, result {i}: off by {off:e}"
         );
     }

@@ -3,8 +3,14 @@
 /// Rows and columns of the cells that one unit owns: 4 in each half of the rows and columns of a
 /// tile.
 pub(super) const CELLS: usize = 8;
-/// Cubes that a product should have: about two for each multiprocessor of a large GPU.
-const CUBES: usize = 256;
+/// Cubes of large tiles that a product should have: about two for each multiprocessor of a large
+/// GPU.
+const LARGE_CUBES: usize = 256;
+/// Cubes of small tiles, of which a multiprocessor runs several at a time, that a product should
+/// have: long sums are split for them.
+const SMALL_CUBES: usize = 1024;
+/// Terms that are multiplied between two tests of a loop: shared memory is read ahead in registers.
+pub(super) const UNROLLED: usize = 8;
 /// The most matrices of a product that are taken for models side by side.
 const MOST_MODELS: usize = 256;
 /// The fewest terms of a split: shorter splits write more than they compute.
@@ -58,7 +64,7 @@ pub(super) fn size(count: usize, rows: usize, columns: usize, most_units: usize)
     let [small, large] = Tile::SIZES;
     let cubes = count * rows.div_ceil(large) * columns.div_ceil(large);
     let has_units = most_units >= (large / CELLS).pow(2);
-    if has_units && cubes >= CUBES {
+    if has_units && cubes >= LARGE_CUBES {
         large
     } else {
         small
@@ -96,7 +102,7 @@ fn splits(shape: &[usize], terms: usize) -> usize {
     };
     let [small, _] = Tile::SIZES;
     let tiles = rows.div_ceil(small) * columns.div_ceil(small);
-    let splits = (CUBES / tiles).min(terms / LEAST_CHUNK);
+    let splits = (SMALL_CUBES / tiles).min(terms / LEAST_CHUNK);
     if splits < 4 { 1 } else { splits }
 }
 
@@ -111,6 +117,7 @@ mod tests {
         assert_eq!(chunk(&[128, 512], 4096), 256);
         assert_eq!(chunk(&[64, 192], 2048), 256);
         assert_eq!(chunk(&[32, 64, 192], 2048), 256);
+        assert_eq!(chunk(&[512, 2048], 32_768), 8192);
         // Outputs of layers, and gradients of weights that have enough tiles.
         assert_eq!(chunk(&[4096, 384], 128), 128);
         assert_eq!(chunk(&[4096, 128], 512), 512);
@@ -124,7 +131,7 @@ mod tests {
         assert_eq!(equal_splits(&[4096, 384], 128), 1);
         for terms in [1024, 1025, 4095, 100_000] {
             let chunk = chunk(&[64, 64], terms);
-            assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 20);
+            assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 21);
         }
     }
 

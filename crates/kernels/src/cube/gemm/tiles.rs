@@ -2,7 +2,7 @@
 //!
 //! The next tiles are read into registers while the present ones are multiplied.
 
-use super::settings::{CELLS, Tile, chunk, size};
+use super::settings::{CELLS, Tile, UNROLLED, chunk, size};
 use crate::cube::rows::zeros;
 use crate::cube::sums::sum_of_parts;
 use crate::cube::tensors::{count, empty, in_order};
@@ -182,20 +182,24 @@ fn corner(#[comptime] s: Tile) -> (usize, usize) {
 #[cube]
 fn multiply(a: &Shared<[Four]>, b: &Shared<[Four]>, cells: &mut Array<f32>, #[comptime] s: Tile) {
     let (row, column) = corner(s);
-    for term in 0..s.depth() {
-        let start = term * s.stride();
+    for step in 0..comptime![s.depth() / UNROLLED] {
+        let first = step * comptime![UNROLLED * s.stride()];
         #[unroll]
-        for i in 0..2usize {
-            let of_a = a[start + row + comptime![i * s.side()]];
+        for term in 0..UNROLLED {
+            let start = first + comptime![term * s.stride()];
             #[unroll]
-            for j in 0..2usize {
-                let of_b = b[start + column + comptime![j * s.side()]];
+            for i in 0..2usize {
+                let of_a = a[start + row + comptime![i * s.side()]];
                 #[unroll]
-                for m in 0..4usize {
+                for j in 0..2usize {
+                    let of_b = b[start + column + comptime![j * s.side()]];
                     #[unroll]
-                    for n in 0..4usize {
-                        let cell = comptime![(4 * i + m) * CELLS + 4 * j + n];
-                        cells[cell] = fma(of_a.extract(m), of_b.extract(n), cells[cell]);
+                    for m in 0..4usize {
+                        #[unroll]
+                        for n in 0..4usize {
+                            let cell = comptime![(4 * i + m) * CELLS + 4 * j + n];
+                            cells[cell] = fma(of_a.extract(m), of_b.extract(n), cells[cell]);
+                        }
                     }
                 }
             }
