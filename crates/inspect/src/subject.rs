@@ -42,6 +42,14 @@ impl Subject {
         self.config.rotary(&self.shape).is_some()
             && facts.hooks == Hooks::TRANSFORM_QK
             && !facts.exclusive_in_stack
+            && self.scaling_factor() == 1.0
+    }
+
+    /// What a scaling multiplies the logits by, beside the factor on cos and sin.
+    fn scaling_factor(&self) -> f64 {
+        let rotary = self.config.rotary(&self.shape);
+        let scaling = rotary.and_then(|rotary| rotary.scaling);
+        scaling.map_or(1.0, |scaling| scaling.logits_factor())
     }
 
     /// Estimated count of numbers printed for `positions` positions.

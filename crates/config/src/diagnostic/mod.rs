@@ -6,10 +6,12 @@
 //! de.rs       a serde error that keeps its parts, and the reader of TOML values that makes it
 //! read.rs     strict types read from a table; what serde refused as a Diagnostic
 //! render.rs   the lines of a message, with the part of the file underlined
+//! foreign.rs  words of other programs, and what stands for them here
 //! suggest.rs  the name that was probably meant
 //! ```
 
 mod de;
+mod foreign;
 mod problem;
 mod read;
 mod render;
@@ -17,6 +19,7 @@ mod suggest;
 
 pub use super::origins::Location;
 pub use super::value::{describe_value, float_text, quoted, type_name};
+pub use foreign::{FOREIGN_KEYS, FOREIGN_KINDS, ForeignKey, Of, key_help, kind_help};
 pub use problem::{Problem, TableName};
 pub use read::{deserialize, deserialize_at, known_keys, normalise, table_without_null};
 pub use suggest::{closest, closest_first};

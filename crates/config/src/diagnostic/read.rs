@@ -2,6 +2,7 @@
 //! line, the axis or the argument that the value came from.
 
 use super::de::{ReadError, Reader};
+use super::foreign;
 use super::{Diagnostic, Problem, TableName, closest, describe_value, quoted, type_name};
 use crate::key_path::{AXES, KeyPath};
 use crate::origins::{Origin, Origins};
@@ -189,7 +190,8 @@ impl Refusal<'_> {
         } else {
             known.join(", ")
         };
-        let exact = self.stale_kind(&above, &path);
+        let stale = self.stale_kind(&above, &path);
+        let exact = stale.or_else(|| foreign::key_help(name, &known));
         let near = || Some(format!("did you mean `{}`?", closest(name, &known)?));
         let help = near().or_else(|| self.uneven_axis(&above, &found));
         let problem = Problem::UnknownKey {
@@ -258,7 +260,12 @@ impl Refusal<'_> {
             .find_table(self.table)
             .map(|table| table.keys().cloned().collect::<Vec<_>>())
             .unwrap_or_default();
-        let help = match (closest(name, &siblings), self.path.is_root()) {
+        let is_foreign = |word: &&String| {
+            foreign::key(word).is_some_and(|foreign| foreign.key.rsplit('.').next() == Some(name))
+        };
+        let sibling = siblings.iter().find(is_foreign).map(String::as_str);
+        let sibling = sibling.or_else(|| closest(name, &siblings));
+        let help = match (sibling, self.path.is_root()) {
             (Some(sibling), _) => format!("is `{sibling}` meant to be `{name}`?"),
             (None, true) => {
                 format!("add `{name} = ...` above the first table, or a table [{name}]")
@@ -285,6 +292,8 @@ impl Refusal<'_> {
         };
         let above = refusal.path.parent();
         let name = name.to_owned();
+        let of_scaling = above.last() == "scaling";
+        let exact = foreign::kind_help(&name, &known, of_scaling);
         let help = closest(&name, &known).map(|meant| format!("did you mean `{meant}`?"));
         let problem = if refusal.path.last() == "kind" && !above.is_root() {
             Problem::UnknownKind { name, table: above }
@@ -292,10 +301,11 @@ impl Refusal<'_> {
             let key = TableName::from(&refusal.path);
             Problem::UnknownName { name, key }
         };
-        refusal
-            .value_error(problem)
-            .with_allowed(known.join(", "))
-            .with_help(help.unwrap_or_default())
+        let error = refusal.value_error(problem).with_allowed(known.join(", "));
+        match exact {
+            Some(help) => error.with_exact_help(help),
+            None => error.with_help(help.unwrap_or_default()),
+        }
     }
 
     fn wrong_type(&self, expected: &str) -> Diagnostic {

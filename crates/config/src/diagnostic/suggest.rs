@@ -1,37 +1,7 @@
 //! The name that was probably meant: a misspelling, a part of a name, or the name that other
 //! programs use.
 
-/// Names that other programs use, each with the name used here. The second is suggested only
-/// where it is allowed.
-const ALSO_KNOWN_AS: &[(&str, &str)] = &[
-    ("theta", "base"),
-    ("rope_theta", "base"),
-    ("theta_base", "base"),
-    ("type", "kind"),
-    ("learning_rate", "lr"),
-    ("batch", "batch_size"),
-    ("n_embd", "d_model"),
-    ("dim", "d_model"),
-    ("hidden_size", "d_model"),
-    ("intermediate_size", "d_ff"),
-    ("num_heads", "n_heads"),
-    ("num_layers", "n_layers"),
-    ("d_head", "head_dim"),
-    ("max_seq_len", "train_len"),
-    ("context_length", "train_len"),
-    ("seq_len", "train_len"),
-    ("iters", "steps"),
-    ("max_steps", "steps"),
-    ("warmup", "warmup_steps"),
-    ("clip", "grad_clip"),
-    ("wd", "weight_decay"),
-    ("sweep", "axes"),
-    ("grid", "axes"),
-    ("matrix", "axes"),
-    ("append", "add"),
-    ("plus", "add"),
-    ("with", "add"),
-];
+use super::foreign::{FOREIGN_KEYS, ForeignKey, key};
 
 /// Longest name that is compared with others: the comparison is quadratic.
 const COMPARED: usize = 64;
@@ -49,15 +19,17 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
         (edits * 3 <= word.chars().count().max(name.chars().count())).then_some(edits)
     };
     let spelled = allowed.iter().find(|name| plain(name) == plain(&word));
-    let alias = |exact: bool| {
-        let mut known = ALSO_KNOWN_AS.iter().filter(|(other, _)| {
-            if exact {
-                *other == word
-            } else {
-                near(other).is_some()
-            }
-        });
-        known.find_map(|(_, name)| allowed.iter().find(|a| a == name))
+    let here = |foreign: &ForeignKey| {
+        let name = foreign.key.rsplit('.').next()?;
+        allowed.iter().find(|allowed| *allowed == name)
+    };
+    // A word with a meaning of its own is not compared by its letters.
+    if let (None, Some(foreign)) = (spelled, key(&word)) {
+        return here(foreign).filter(|_| foreign.same).map(String::as_str);
+    }
+    let alias = || {
+        let mut same = FOREIGN_KEYS.iter().filter(|foreign| foreign.same);
+        same.find_map(|foreign| here(foreign).filter(|_| near(foreign.word).is_some()))
     };
     let misspelt = || {
         allowed
@@ -75,9 +47,8 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
     };
     // From the surest guess to the loosest.
     spelled
-        .or_else(|| alias(true))
         .or_else(misspelt)
-        .or_else(|| alias(false))
+        .or_else(alias)
         .or_else(part)
         .map(String::as_str)
 }

@@ -5,7 +5,7 @@ use super::sections::VariantSection;
 use super::variants::{dropped, dropped_note, keeping, leaves};
 use crate::spec::scores::unsupported;
 use crate::spec::{RunSpec, TRAINED, VariantSpec};
-use posenc::{EncodingConfig, ModelShape};
+use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tasks::Task;
 
@@ -97,6 +97,24 @@ pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
     })
 }
 
+/// Factors on the logits that DeepSeek's models have beside their scaling, where they are left out.
+pub(super) fn unscaled_logits_note(run: &PlannedRun) -> Option<String> {
+    let variants = run.job.spec.eval.variants.iter();
+    let all = variants.flat_map(|variant| &variant.pe).flat_map(leaves);
+    let left_out = all.filter_map(|part| match part {
+        EncodingConfig::Rope(rope) => match &rope.scaling {
+            Some(RopeScaling::Yarn(yarn)) => yarn.left_out(),
+            _ => None,
+        },
+        _ => None,
+    });
+    let factor = left_out.reduce(f64::max)?;
+    Some(format!(
+        "`mscale_all_dim` divides the factor on cos and sin only; the models of DeepSeek also \
+         multiply the logits, here by up to {factor:.4}: scale_logits = true does so"
+    ))
+}
+
 /// Which kind has no value at a test length, and why.
 fn reason<'a>(
     spec: &'a RunSpec,
@@ -123,10 +141,17 @@ fn reason<'a>(
         .into_iter()
         .filter(|part| ends(part).is_some());
     Some(match limited.min_by_key(ends) {
-        Some(part) => (
-            part.kind(),
-            format!("max_position = {}", ends(&part).unwrap_or(0)),
-        ),
+        Some(part) => {
+            let end = ends(&part).unwrap_or(0);
+            // Rows are read whole, and the last interpolated position lies behind the last row.
+            let stretched = match (part, positions) {
+                (EncodingConfig::Learned(_), PositionsConfig::Interpolated(_)) => {
+                    "; a variant with set = { interpolate = true } stretches the table instead"
+                }
+                _ => "",
+            };
+            (part.kind(), format!("max_position = {end}{stretched}"))
+        }
         None => (encoding.kind(), "it has no value there".to_owned()),
     })
 }

@@ -5,7 +5,7 @@ use super::check::{check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
-use super::notes::{DroppedEncodings, unscaled_note};
+use super::notes::{DroppedEncodings, unscaled_logits_note, unscaled_note};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::select;
@@ -283,7 +283,8 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
-        for note in plan.runs.iter().filter_map(unscaled_note) {
+        let scalings = plan.runs.iter().filter_map(unscaled_note);
+        for note in scalings.chain(plan.runs.iter().filter_map(unscaled_logits_note)) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

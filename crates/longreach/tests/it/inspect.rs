@@ -429,10 +429,10 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
                 "command line: bse=5",
             ],
         ),
-        (&["rope", "rope_theta=5"], &["did you mean `base`?"]),
+        (&["rope", "rope_theta=5"], &["`rope_theta` is `base` here"]),
         (
             &["alibi", "heads=5"],
-            &["of the model: d_model", "did you mean `n_heads`?"],
+            &["of the model: d_model", "`heads` is `model.n_heads` here"],
         ),
         (&["rope", "base"], &["needs `=`", "base=500000"]),
         (

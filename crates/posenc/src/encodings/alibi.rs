@@ -5,7 +5,8 @@
 //! - Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts
 //!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
 //!   (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
-//!   multiplies the slopes by 96, for distances in segments.
+//!   multiplies the slopes by 96, for distances in segments. `slopes`: those of other programs, as
+//!   MPT's, whose `alibi_bias_max` b gives `2^(-b h/H)`.
 //! - Parameters: none.
 //! - Limits: none; distances are exact below 2^24.
 
@@ -34,6 +35,9 @@ pub struct AlibiConfig {
     /// Divides the slopes; `"auto"` is test length over training length.
     #[serde(skip_serializing_if = "is_one")]
     pub factor: Factor,
+    /// One slope per head, instead of those of the paper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slopes: Option<Vec<f64>>,
     /// Multiplies the slopes; BiPE has 96 for distances in segments.
     #[serde(skip_serializing_if = "is_unit")]
     pub slope_scale: f64,
@@ -46,8 +50,38 @@ impl Default for AlibiConfig {
     fn default() -> Self {
         Self {
             factor: Factor::Fixed(1.0),
+            slopes: None,
             slope_scale: 1.0,
             asymmetric: false,
+        }
+    }
+}
+
+impl AlibiConfig {
+    /// The slopes of the heads, times `slope_scale` and over the factor.
+    fn scaled(&self, n_heads: usize, factor: f64) -> Vec<f64> {
+        let own = self.slopes.clone();
+        let slopes = own.unwrap_or_else(|| slopes(n_heads)).into_iter();
+        slopes
+            .map(|slope| slope * self.slope_scale / factor)
+            .collect()
+    }
+
+    fn check_slopes(&self, n_heads: usize) -> Result<(), ConfigError> {
+        let given = self.slopes.iter().flatten().enumerate();
+        for (head, slope) in given {
+            let hint = "0 leaves a head without a penalty; the paper has 2^(-8h/H)";
+            in_range(&format!("slopes.{head}"), *slope, 0.0..=1e6, hint)?;
+        }
+        match &self.slopes {
+            Some(slopes) if slopes.len() != n_heads => Err(ConfigError::new(
+                "slopes",
+                format!("{slopes:?}"),
+                format!("has {} slopes for {n_heads} heads", slopes.len()),
+                format!("{n_heads} numbers"),
+                "give one slope per head, or leave it out for 2^(-8h/H)",
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -63,9 +97,8 @@ fn is_unit(scale: &f64) -> bool {
 /// Linear penalty on distance, one fixed slope per head.
 #[derive(Module, Debug)]
 pub struct Alibi {
-    n_heads: usize,
-    factor: f64,
-    slope_scale: f64,
+    #[module(skip)]
+    slopes: Vec<f64>,
     asymmetric: bool,
 }
 
@@ -98,12 +131,10 @@ impl PositionalEncoding for Alibi {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let slopes = slopes(self.n_heads)
-            .iter()
-            .map(|slope| -slope * self.slope_scale / self.factor)
-            .collect();
+        let slopes: Vec<f64> = self.slopes.iter().map(|slope| -slope).collect();
+        let shape = [1, slopes.len(), 1, 1];
         Ok(Box::new(PreparedAlibi {
-            slopes: upload(slopes, [1, self.n_heads, 1, 1], &context.device),
+            slopes: upload(slopes, shape, &context.device),
             distances: Distances::new(positions, &context.device),
             asymmetric: self.asymmetric,
             // Replaced distances do not add up along a path, as a decay must, nor do distances
@@ -160,7 +191,8 @@ impl EncodingSpec for AlibiConfig {
                      query, so that left and right differ",
     };
 
-    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        self.check_slopes(shape.n_heads)?;
         let hint = "BiPE has 96 for distances in segments";
         in_range("slope_scale", self.slope_scale, 1e-6..=1e6, hint)?;
         self.factor.check("factor")
@@ -185,19 +217,12 @@ impl EncodingSpec for AlibiConfig {
 
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
         let factor = self.factor.fixed()?;
-        let divided = slopes(shape.n_heads).into_iter();
-        Some(
-            divided
-                .map(|slope| slope * self.slope_scale / factor)
-                .collect(),
-        )
+        Some(self.scaled(shape.n_heads, factor))
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Alibi {
         Alibi {
-            n_heads: shape.n_heads,
-            factor: self.factor.value(),
-            slope_scale: self.slope_scale,
+            slopes: self.scaled(shape.n_heads, self.factor.value()),
             asymmetric: self.asymmetric,
         }
     }

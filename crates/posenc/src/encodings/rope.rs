@@ -71,6 +71,13 @@ impl RopeConfig {
         self.rotation(head_dim).frequencies(length)
     }
 
+    /// Multiplies the logits, beside the factor on cos and sin.
+    fn logits_factor(&self) -> f64 {
+        self.scaling
+            .as_ref()
+            .map_or(1.0, RopeScaling::logits_factor)
+    }
+
     fn rotation(&self, head_dim: usize) -> Rotary {
         Rotary {
             spacing: self.spacing,
@@ -93,6 +100,7 @@ struct PreparedRope {
     layout: RotaryLayout,
     queries: RotaryTables,
     keys: RotaryTables,
+    logits_factor: f64,
 }
 
 impl PositionalEncoding for Rope {
@@ -114,6 +122,7 @@ impl PositionalEncoding for Rope {
             layout: self.config.layout,
             queries,
             keys,
+            logits_factor: self.config.logits_factor(),
         }))
     }
 
@@ -156,14 +165,16 @@ impl Prepared for PreparedRope {
         k: Tensor<4>,
         _hidden: &Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>) {
-        (
-            self.queries.apply(q, self.layout),
-            self.keys.apply(k, self.layout),
-        )
+        let mut q = self.queries.apply(q, self.layout);
+        if self.logits_factor != 1.0 {
+            q = q * self.logits_factor;
+        }
+        (q, self.keys.apply(k, self.layout))
     }
 
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        RotaryTables::fused_qk(&self.queries, &self.keys, self.layout)
+        let fused = RotaryTables::fused_qk(&self.queries, &self.keys, self.layout)?;
+        Some(FusedQk::new(fused.rotation, self.logits_factor))
     }
 }
 

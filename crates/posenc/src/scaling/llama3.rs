@@ -1,6 +1,6 @@
 //! The scaling of Llama 3.1: NTK by parts with Meta's defaults.
 
-use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
+use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_not_falling, turns};
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
@@ -19,7 +19,7 @@ pub struct Llama3Scaling {
     pub original_max_position_embeddings: Option<usize>,
     /// Turns within `L` below which a pair is interpolated in full.
     pub low_freq_factor: f64,
-    /// Turns within `L` above which a pair is left alone.
+    /// Turns within `L` above which a pair is left alone; not below `low_freq_factor`.
     pub high_freq_factor: f64,
 }
 
@@ -39,7 +39,12 @@ impl Scaling for Llama3Scaling {
         let original = self.original_max_position_embeddings.value();
         let (low, high) = (self.low_freq_factor, self.high_freq_factor);
         blend(plain, self.factor.value(), |theta| {
-            ((turns(theta, original) - low) / (high - low)).clamp(0.0, 1.0)
+            let turns = turns(theta, original);
+            // Equal bounds leave no ramp between, as in Llama 4 Scout.
+            if low == high {
+                return f64::from(turns >= low);
+            }
+            ((turns - low) / (high - low)).clamp(0.0, 1.0)
         })
     }
 
@@ -48,7 +53,7 @@ impl Scaling for Llama3Scaling {
         self.factor.check("factor")?;
         let low = ("low_freq_factor", self.low_freq_factor);
         let high = ("high_freq_factor", self.high_freq_factor);
-        check_rising(low, high, "Llama 3.1 uses 1 and 4")
+        check_not_falling(low, high, "Llama 3.1 uses 1 and 4")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {

@@ -54,6 +54,11 @@ pub trait Scaling {
     /// key be resolved.
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies;
 
+    /// Multiplies the logits, beside the factor on cos and sin.
+    fn logits_factor(&self) -> f64 {
+        1.0
+    }
+
     /// Refuses values for which the formula has no meaning; `dim` is the number of rotated
     /// dimensions.
     ///
@@ -107,6 +112,11 @@ macro_rules! scalings {
 
             pub(crate) fn check(&self, dim: usize) -> Result<(), ConfigError> {
                 match self { $(Self::$variant(config) => config.check(dim)),+ }
+            }
+
+            /// Multiplies the logits, beside the factor on cos and sin.
+            pub fn logits_factor(&self) -> f64 {
+                match self { $(Self::$variant(config) => config.logits_factor()),+ }
             }
 
             pub(crate) fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {

@@ -33,6 +33,10 @@ pub struct YarnScaling {
     pub mscale: Option<f64>,
     /// Denominator's multiplier of that ratio.
     pub mscale_all_dim: Option<f64>,
+    /// Whether the logits are also multiplied by `(0.1 m ln s + 1)^2`, m = `mscale_all_dim`, as the
+    /// models of DeepSeek do beside this scaling.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub scale_logits: bool,
     /// Whether the ramp's ends are rounded to whole dimensions.
     pub truncate: bool,
 }
@@ -47,28 +51,39 @@ impl Default for YarnScaling {
             attention_factor: None,
             mscale: None,
             mscale_all_dim: None,
+            scale_logits: false,
             truncate: true,
         }
     }
 }
 
 impl YarnScaling {
-    /// `0.1 m ln s + 1`, or what the options ask for.
+    /// `0.1 m ln s + 1`.
+    fn mscale(&self, m: f64) -> f64 {
+        match self.factor.value() {
+            s if s <= 1.0 => 1.0,
+            s => 0.1 * m * libm::log(s) + 1.0,
+        }
+    }
+
+    /// `0.1 ln s + 1`, or what the options ask for.
     fn attention_factor(&self) -> f64 {
-        let s = self.factor.value();
-        let mscale = |m: f64| {
-            if s <= 1.0 {
-                1.0
-            } else {
-                0.1 * m * libm::log(s) + 1.0
-            }
-        };
+        let mscale = |m| self.mscale(m);
         match (self.attention_factor, self.mscale, self.mscale_all_dim) {
             (Some(factor), _, _) => factor,
             // A multiplier of 0 counts as absent, as in Hugging Face.
             (None, Some(m), Some(all)) if m != 0.0 && all != 0.0 => mscale(m) / mscale(all),
             _ => mscale(1.0),
         }
+    }
+
+    /// The factor on the logits that DeepSeek's models have, if it is left out here.
+    pub fn left_out(&self) -> Option<f64> {
+        let m = self
+            .mscale_all_dim
+            .filter(|m| *m != 0.0 && !self.scale_logits);
+        m.map(|m| self.mscale(m).powi(2))
+            .filter(|factor| *factor != 1.0)
     }
 
     fn check_mscale(&self) -> Result<(), ConfigError> {
@@ -88,6 +103,15 @@ impl YarnScaling {
                     format!("remove {key} or attention_factor"),
                 ));
             }
+        }
+        if self.scale_logits && self.mscale_all_dim.is_none() {
+            return Err(ConfigError::new(
+                "scale_logits",
+                true,
+                "needs mscale_all_dim, the m of its factor",
+                "false without mscale_all_dim",
+                "add mscale and mscale_all_dim, or remove scale_logits",
+            ));
         }
         let (given, missing, value) = match keys {
             [(given, Some(value)), (missing, None)] => (given, missing, value),
@@ -125,6 +149,11 @@ impl Scaling for YarnScaling {
             inv_freq: scaled.collect(),
             attention_factor: self.attention_factor(),
         }
+    }
+
+    fn logits_factor(&self) -> f64 {
+        let m = self.mscale_all_dim.filter(|_| self.scale_logits);
+        m.map_or(1.0, |m| self.mscale(m).powi(2))
     }
 
     fn check(&self, _dim: usize) -> Result<(), ConfigError> {

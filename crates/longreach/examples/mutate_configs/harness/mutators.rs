@@ -329,7 +329,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
         "pe:log_scaling.form" if gone => &["model.pe.init_scale", "model.pe.strength"],
         // Only tau = "auto" has a length.
-        "scaling:evq_cosh.tau" if gone => &["model.pe.scaling.original_max_position_embeddings"],
+        "scaling:evq_cosh.tau" => &["model.pe.scaling.original_max_position_embeddings"],
+        "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
         // A file with the default name is missing, and the error names the list that is written.
         "task:jsonl.train" if gone => &["task.test"],
         "task:jsonl.test" if gone => &["task.train"],

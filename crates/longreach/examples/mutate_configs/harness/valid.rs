@@ -27,6 +27,16 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["train.warmup_steps"], &["zero"], "no warm-up"),
     (&["pe:window.sinks"], &["zero"], "no sinks"),
+    (
+        &["pe:alibi.slopes[]"],
+        &["zero", "1e-320"],
+        "a head without a penalty",
+    ),
+    (
+        &["pe:alibi.slopes"],
+        &["a value twice"],
+        "heads may have one slope",
+    ),
     (&["pe:path.kernel"], &["zero"], "no convolution"),
     (&["pe:on_axis.axis"], &["zero"], "axes count from 0"),
     (&["pe:by_layer.pattern[]"], &["zero"], "parts count from 0"),
@@ -239,6 +249,8 @@ const REQUIRED: &[&str] = &[
     "pe:dape.part",
     "pe:by_layer.parts",
     "pe:by_layer.pattern",
+    // The pattern names each.
+    "pe:by_layer.parts[]",
     // Nothing is chosen without it.
     "select.over",
     // The config has lengths to score while training.
@@ -261,7 +273,8 @@ const REQUIRED: &[&str] = &[
     // Together or not at all.
     "scaling:yarn.mscale",
     "scaling:yarn.mscale_all_dim",
-    // One per axis, one per pair.
+    // One per head, one per axis, one per pair.
+    "pe:alibi.slopes[]",
     "pe:axial_rope.sections[]",
     "scaling:longrope.short_factor[]",
     "scaling:longrope.long_factor[]",
@@ -278,6 +291,8 @@ pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static
             .iter()
             .any(|(key, mutators)| *key == id && mutators.contains(&mutator));
     match mutator {
+        // Only tau = "auto" reads a length.
+        "zero" | "1e-320" if id == "scaling:evq_cosh.tau" && has_length(target) => None,
         "zero" if id == "seeds[]" && others(target).contains(&&Value::Integer(0)) => None,
         _ if listed.is_some() => listed.map(|(.., reason)| *reason),
         _ if word => Some("a plain word is a text"),
@@ -286,6 +301,12 @@ pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static
         "an empty table" if id == "variant.when" => applies_to_all(target),
         _ => None,
     }
+}
+
+/// Whether the scaling has a length.
+fn has_length(target: &Target<'_>) -> bool {
+    let length = "model.pe.scaling.original_max_position_embeddings";
+    schema::find(target.table, &schema::split(length)).is_some()
 }
 
 fn left_out(target: &Target<'_>) -> Option<&'static str> {

@@ -1,6 +1,7 @@
 //! The reader of configurations: messages, meaning, and hostile input.
 
 mod errors;
+mod foreign;
 mod keys;
 mod mistakes;
 mod reading;

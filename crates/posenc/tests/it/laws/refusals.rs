@@ -229,6 +229,17 @@ fn every_refusal_names_its_key() {
         (of("log_scaling", json!({"strength": 0.2})), 8, "strength"),
         (scaled("yarn", json!({"mscale": 1.0})), 8, "scaling.mscale"),
         (
+            scaled("yarn", json!({"scale_logits": true})),
+            8,
+            "scaling.scale_logits",
+        ),
+        (of("alibi", json!({"slopes": [0.5]})), 8, "slopes"),
+        (
+            of("alibi", json!({"slopes": [0.5, -0.5, 0.5, 0.5]})),
+            8,
+            "slopes.1",
+        ),
+        (
             scaled("yarn", json!({"mscale_all_dim": 1.0})),
             8,
             "scaling.mscale_all_dim",
@@ -349,8 +360,8 @@ fn every_refusal_names_its_key() {
             [((32.0, 1.0), high), ((0.0, 8.0), low), ((1.0, 1e9), high)]
                 .map(|(x, key)| (of(x), 8, key)),
         );
-        // YaRN widens a ramp of no width; the others divide by its width.
-        if !kind.ends_with("yarn") {
+        // YaRN widens a ramp of no width, and Llama 3 has none then.
+        if kind == "ntk_by_parts" {
             refused.push((of((2.0, 2.0)), 8, high));
         }
     }

@@ -130,6 +130,33 @@ fn ramps_of_ntk_by_parts_and_llama3_are_linear_in_the_number_of_turns() {
 }
 
 #[test]
+fn llama3_with_equal_bounds_has_no_ramp() {
+    // Llama 4 Scout: what turns less than once within 8192 tokens is divided by 16.
+    let scaling = json!({"kind": "llama3", "factor": 16.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 1.0});
+    let scaled = scaled(&scaling, 128, 1.0).inv_freq;
+    for (scaled, plain) in scaled.iter().zip(&plain(128)) {
+        let turns = 8192.0 * plain / std::f64::consts::TAU;
+        let by = if turns < 1.0 { 16.0 } else { 1.0 };
+        assert!((scaled * by - plain).abs() < 1e-15, "{turns}");
+    }
+    assert!(scaled[63] < plain(128)[63] && scaled[0] == 1.0);
+}
+
+#[test]
+fn the_logits_of_deepseek_have_their_own_factor() {
+    let scaling = json!({"kind": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0, "mscale_all_dim": 1.0, "scale_logits": true});
+    let scaling: RopeScaling = serde_json::from_value(scaling).unwrap();
+    assert!((scaling.logits_factor() - 1.873_854_207_1).abs() < 1e-9);
+    let RopeScaling::Yarn(mut yarn) = scaling else {
+        unreachable!("it is yarn");
+    };
+    assert_eq!(yarn.left_out(), None);
+    yarn.scale_logits = false;
+    assert!((yarn.left_out().unwrap() - 1.873_854_207_1).abs() < 1e-9);
+    assert_eq!(RopeScaling::Yarn(yarn).logits_factor(), 1.0);
+}
+
+#[test]
 fn scalings_that_read_the_length_read_that_of_this_pass() {
     let dynamic = |length: f64| {
         scaled(
