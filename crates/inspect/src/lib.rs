@@ -15,6 +15,7 @@ mod drawing;
 pub mod inspection;
 mod numbers;
 mod pictures;
+pub mod published;
 pub mod request;
 mod rotary_pictures;
 mod subject;

@@ -248,6 +248,10 @@ fn whole(fragment: &str) -> Vec<String> {
     if fragment.contains("[model]") {
         return vec![fragment.to_owned()];
     }
+    if fragment.starts_with("[model.pe]") {
+        // Heads as wide as those of published models.
+        return vec![format!("{BASE}{MODEL}head_dim = 256\n{fragment}")];
+    }
     if fragment.starts_with("seeds = ") {
         let top = format!("name = \"x\"\n{fragment}");
         let rest = BASE.replace("name = \"x\"\n", &top);

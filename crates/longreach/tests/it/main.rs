@@ -27,6 +27,7 @@ mod mixed;
 mod mutations;
 mod places;
 mod processes;
+mod published;
 mod ranges;
 mod recorded;
 mod reevaluation;

@@ -1,0 +1,263 @@
+//! Published models: their config.json as an encoding, against frequencies of transformers.
+
+use crate::common::{exits, longreach, stderr, stdout};
+use inspect::published::{self, Published};
+use posenc::encodings::RopeConfig;
+use posenc::{EncodingConfig, Lengths, ModelShape};
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn golden() -> Vec<Value> {
+    let file: Value = serde_json::from_str(include_str!("../golden/published.json")).unwrap();
+    file["models"].as_array().unwrap().clone()
+}
+
+fn size(model: &Published, name: &str) -> usize {
+    let found = model.sizes.iter().find(|(key, _)| *key == name);
+    found.unwrap().1
+}
+
+/// The encoding, resolved and checked for the model's own sizes.
+fn encoding(model: &Published, length: usize) -> EncodingConfig {
+    let mut encoding: EncodingConfig = serde_json::from_value(model.pe.clone()).unwrap();
+    let trained = model.train_len.unwrap_or(length);
+    encoding.resolve(&Lengths {
+        train_len: trained,
+        trained_len: trained,
+        test_len: length,
+    });
+    let [d_model, n_heads, head_dim, n_layers] =
+        ["d_model", "n_heads", "head_dim", "n_layers"].map(|name| size(model, name));
+    let shape = ModelShape {
+        d_model,
+        n_heads,
+        head_dim,
+        n_layers,
+    };
+    encoding.check(&shape).unwrap();
+    encoding
+}
+
+/// The rotations in an encoding, with whether a window stands beside them.
+fn rotations(encoding: &EncodingConfig, windowed: bool) -> Vec<(RopeConfig, bool)> {
+    if let EncodingConfig::Rope(rope) = encoding {
+        return vec![(rope.clone(), windowed)];
+    }
+    let parts = encoding.parts();
+    let windowed = parts.iter().any(|part| part.config.kind() == "window");
+    let of = |part: &EncodingConfig| rotations(part, windowed);
+    parts.iter().flat_map(|part| of(part.config)).collect()
+}
+
+#[test]
+fn rotations_of_published_models_are_those_of_transformers() {
+    let golden = golden();
+    assert!(golden.len() >= 25);
+    for case in &golden {
+        let name = case["name"].as_str().unwrap();
+        let model =
+            published::read(&case["config"]).unwrap_or_else(|error| panic!("{name} {error}"));
+        let length = case["length"].as_u64().unwrap() as usize;
+        let encoding = encoding(&model, length);
+        let rotations = rotations(&encoding, false);
+        let expected = case["expected"].as_object().unwrap();
+        assert!(!rotations.is_empty(), "{name}");
+        for (rope, windowed) in &rotations {
+            let expected = match expected.get("") {
+                Some(all) => all,
+                None if *windowed => &expected["sliding_attention"],
+                None => &expected["full_attention"],
+            };
+            let found = rope
+                .frequencies(size(&model, "head_dim"), length as f64)
+                .unwrap();
+            let theirs = expected["inv_freq"].as_array().unwrap();
+            assert_eq!(found.inv_freq.len(), theirs.len(), "{name}");
+            for (i, (ours, theirs)) in found.inv_freq.iter().zip(theirs).enumerate() {
+                let theirs = theirs.as_f64().unwrap();
+                assert!(
+                    (ours / theirs - 1.0).abs() < 2e-6,
+                    "{name}, pair {i}: {ours} {theirs}"
+                );
+            }
+            let theirs = expected["attention_factor"].as_f64().unwrap();
+            assert!(
+                (found.attention_factor / theirs - 1.0).abs() < 1e-12,
+                "{name}"
+            );
+        }
+        // Both types of layers are there where the model has two.
+        let kinds = expected.len();
+        let windows: Vec<bool> = rotations.iter().map(|(_, windowed)| *windowed).collect();
+        assert!(
+            kinds == 1 || windows.contains(&true) && windows.contains(&false),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn layers_of_published_models_have_the_window_and_the_rotation_that_the_file_says() {
+    let golden = golden();
+    let of = |name: &str| {
+        let case = golden.iter().find(|case| case["name"] == name).unwrap();
+        published::read(&case["config"]).unwrap()
+    };
+    assert_eq!(
+        of("google/gemma-3-4b-pt").pe,
+        json!({"kind": "by_layer", "parts": [
+            {"kind": "stack", "parts": [{"kind": "rope", "base": 10000.0}, {"kind": "window", "size": 1024}]},
+            {"kind": "rope", "base": 1e6, "scaling": {"kind": "linear", "factor": 8.0}},
+        ], "pattern": by_six()})
+    );
+    assert_eq!(
+        of("HuggingFaceTB/SmolLM3-3B").pe,
+        json!({"kind": "by_layer", "parts": [{"kind": "rope", "base": 5e6}, {"kind": "nope"}], "pattern": [0, 0, 0, 1]})
+    );
+    assert_eq!(
+        of("CohereForAI/c4ai-command-r7b-12-2024").pe,
+        json!({"kind": "by_layer", "parts": [
+            {"kind": "stack", "parts": [{"kind": "rope", "base": 50000.0, "layout": "interleaved"}, {"kind": "window", "size": 4096}]},
+            {"kind": "nope"},
+        ], "pattern": [0, 0, 0, 1]})
+    );
+    let deepseek = of("deepseek-ai/DeepSeek-V3");
+    assert_eq!(
+        (size(&deepseek, "head_dim"), &deepseek.pe["rotary_dim"]),
+        (192, &json!(64))
+    );
+    assert_eq!(deepseek.pe["scaling"]["scale_logits"], true);
+    let ministral = of("mistralai/Ministral-3-8B-Base-2512");
+    assert!(
+        ministral.notes[0].contains("llama_4_scaling_beta"),
+        "{:?}",
+        ministral.notes
+    );
+    assert_eq!(ministral.train_len, Some(16384));
+    assert!(of("meta-llama/Llama-2-7b-hf").notes[0].contains("rope_theta"));
+}
+
+/// Gemma 3 4B has 34 layers, and every sixth sees everything.
+fn by_six() -> Vec<usize> {
+    vec![0, 0, 0, 0, 0, 1]
+}
+
+#[test]
+fn every_recipe_is_what_the_file_of_its_model_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipes.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let golden = golden();
+    let mut count = 0;
+    for block in page.split("```toml\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        let name = block
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("[model.pe] # ")
+            .unwrap();
+        let case = golden.iter().find(|case| case["name"] == name).unwrap();
+        let table: toml::Table = toml::from_str(block).unwrap();
+        let mut written = serde_json::to_value(&table["model"]["pe"]).unwrap();
+        let mut read = published::read(&case["config"]).unwrap().pe;
+        // Whole numbers and others are one in these keys.
+        for value in [&mut written, &mut read] {
+            as_floats(value);
+        }
+        assert_eq!(written, read, "{name}");
+        count += 1;
+    }
+    assert!(count >= 15, "{count}");
+}
+
+fn as_floats(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = json!(number.as_f64()),
+        Value::Array(values) => values.iter_mut().for_each(as_floats),
+        Value::Object(table) => table.values_mut().for_each(as_floats),
+        _ => {}
+    }
+}
+
+#[test]
+fn models_without_a_rotation_and_files_that_are_none() {
+    let sizes = json!({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2});
+    let with = |more: Value| {
+        let mut config = sizes.clone();
+        config
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        published::read(&config)
+    };
+    for (config, pe) in [
+        (json!({"model_type": "bloom"}), json!({"kind": "alibi"})),
+        (
+            json!({"model_type": "gpt2", "n_positions": 1024}),
+            json!({"kind": "learned", "max_position": 1024}),
+        ),
+        (
+            json!({"model_type": "t5"}),
+            json!({"kind": "t5", "num_buckets": 32, "max_distance": 128}),
+        ),
+    ] {
+        assert_eq!(with(config).unwrap().pe, pe);
+    }
+    let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
+    assert!(spiral.contains("`spiral`"), "{spiral}");
+    let no_factor = with(json!({"rope_scaling": {"rope_type": "linear"}})).unwrap_err();
+    assert!(no_factor.contains("no `factor`"), "{no_factor}");
+    assert!(published::read(&json!([1])).is_err());
+    assert!(
+        published::read(&json!({"model_type": "llama"}))
+            .unwrap_err()
+            .contains("hidden_size")
+    );
+}
+
+#[test]
+fn inspect_reads_the_file_of_a_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |text: &str, more: &[&str]| {
+        std::fs::write(directory.path().join("config.json"), text).unwrap();
+        let mut program = longreach();
+        program.current_dir(directory.path());
+        program
+            .args(["inspect", "--model-config", "config.json"])
+            .args(more);
+        program.output().unwrap()
+    };
+    // Every part of the list; the programs take a second each.
+    for case in golden().into_iter().step_by(5) {
+        let output = run(&case["config"].to_string(), &["--json"]);
+        exits(&output, 0);
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            shown["model"]["d_model"], case["config"]["hidden_size"],
+            "{}",
+            case["name"]
+        );
+    }
+    let llama = golden()
+        .into_iter()
+        .find(|case| case["name"] == "meta-llama/Llama-3.1-8B");
+    let llama = llama.unwrap()["config"].to_string();
+    let output = run(&llama, &["--positions", "0,1"]);
+    exits(&output, 0);
+    assert!(
+        stdout(&output).starts_with("pe = { kind = \"rope\", base = 500000.0, scaling = {"),
+        "{}",
+        stdout(&output)
+    );
+    for (text, says) in [
+        ("{", "is no JSON"),
+        ("[1]", "is no JSON object"),
+        ("{}", "hidden_size"),
+    ] {
+        let output = run(text, &[]);
+        exits(&output, 2);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+    let output = run(&llama, &["rope"]);
+    exits(&output, 2);
+}

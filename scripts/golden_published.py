@@ -1,0 +1,137 @@
+"""Writes crates/longreach/tests/golden/published.json: rotary frequencies of published models, computed by transformers.
+
+Each model is the part of its published config.json that decides about positions; the name of the repository is its source. The
+frequencies and factors come from the functions of transformers' modeling_rope_utils, in f32. Needs transformers and torch:
+
+    python3 scripts/golden_published.py
+"""
+
+import json
+from pathlib import Path
+
+import transformers
+from transformers import AutoConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+OUT = Path("crates/longreach/tests/golden/published.json")
+
+
+def model(name, kind, width, heads, layers, length, **facts):
+    sizes = {"hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": layers, "max_position_embeddings": length}
+    return name, {"model_type": kind} | sizes | facts
+
+
+def llama3(factor, high=4.0):
+    facts = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": high}
+    return facts | {"original_max_position_embeddings": 8192}
+
+
+def yarn(factor, original, **facts):
+    return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original} | facts
+
+
+def mla(mscale, factor=40.0, fast=32, slow=1):
+    scaling = {"type": "yarn", "factor": factor, "original_max_position_embeddings": 4096, "beta_fast": fast, "beta_slow": slow}
+    return {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rope_scaling": scaling | {"mscale": mscale, "mscale_all_dim": mscale}}
+
+
+def layers_of(layers, period, first="sliding_attention", last="full_attention"):
+    return [last if (layer + 1) % period == 0 else first for layer in range(layers)]
+
+
+def every_other(layers, period):
+    """transformers' `no_rope_layers`: 1 is a layer with RoPE."""
+    return [int((layer + 1) % period != 0) for layer in range(layers)]
+
+
+MODELS = [
+    model("meta-llama/Llama-2-7b-hf", "llama", 4096, 32, 32, 4096),
+    model("lmsys/vicuna-7b-v1.5-16k", "llama", 4096, 32, 32, 4096, rope_scaling={"type": "linear", "factor": 4.0}),
+    model("NousResearch/Yarn-Llama-2-7b-128k", "llama", 4096, 32, 32, 131072, rope_scaling=yarn(32.0, 4096)),
+    model("codellama/CodeLlama-7b-hf", "llama", 4096, 32, 32, 16384, rope_theta=1000000),
+    model("meta-llama/Meta-Llama-3-8B", "llama", 4096, 32, 32, 8192, rope_theta=500000.0),
+    model("meta-llama/Llama-3.1-8B", "llama", 4096, 32, 32, 131072, rope_theta=500000.0, rope_scaling=llama3(8.0)),
+    model("meta-llama/Llama-3.2-1B", "llama", 2048, 32, 16, 131072, head_dim=64, rope_theta=500000.0, rope_scaling=llama3(32.0)),
+    model("meta-llama/Llama-4-Scout-17B-16E", "llama4_text", 5120, 40, 48, 10485760, head_dim=128, rope_theta=500000.0,
+          rope_scaling=llama3(16.0, 1.0), no_rope_layers=every_other(48, 4)),
+    model("deepseek-ai/deepseek-coder-6.7b-base", "llama", 4096, 32, 32, 16384, rope_theta=100000,
+          rope_scaling={"type": "linear", "factor": 4.0}),
+    model("deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2", 2048, 16, 27, 163840, rope_theta=10000, **mla(0.707)),
+    model("deepseek-ai/DeepSeek-V3", "deepseek_v3", 7168, 128, 61, 163840, rope_theta=10000, **mla(1.0)),
+    model("moonshotai/Kimi-K2-Instruct", "deepseek_v3", 7168, 64, 61, 131072, rope_theta=50000.0, **mla(1.0, 32.0, 1.0, 1.0)),
+    model("01-ai/Yi-6B", "llama", 4096, 32, 32, 4096, rope_theta=5000000.0),
+    model("Qwen/Qwen2.5-7B-Instruct", "qwen2", 3584, 28, 28, 32768, rope_theta=1000000.0),
+    model("Qwen/Qwen3-8B", "qwen3", 4096, 32, 36, 40960, head_dim=128, rope_theta=1000000),
+    model("Qwen/Qwen3-8B with YaRN as its card says", "qwen3", 4096, 32, 36, 131072, head_dim=128, rope_theta=1000000,
+          rope_scaling=yarn(4.0, 32768)),
+    model("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3_next", 2048, 16, 48, 262144, head_dim=256, rope_theta=10000000,
+          partial_rotary_factor=0.25),
+    model("microsoft/phi-2", "phi", 2560, 32, 32, 2048, rope_theta=10000.0, partial_rotary_factor=0.4),
+    model("microsoft/phi-4", "phi3", 5120, 40, 40, 16384, rope_theta=250000, original_max_position_embeddings=16384),
+    model("google/gemma-2-9b", "gemma2", 3584, 16, 42, 8192, head_dim=256, rope_theta=10000.0, sliding_window=4096,
+          layer_types=layers_of(42, 2)),
+    model("google/gemma-3-1b-pt", "gemma3_text", 1152, 4, 26, 32768, head_dim=256, rope_theta=1000000, rope_local_base_freq=10000,
+          sliding_window=512, sliding_window_pattern=6),
+    model("google/gemma-3-4b-pt", "gemma3_text", 2560, 8, 34, 131072, head_dim=256, rope_theta=1000000.0,
+          rope_local_base_freq=10000.0, rope_scaling={"rope_type": "linear", "factor": 8.0}, sliding_window=1024,
+          sliding_window_pattern=6),
+    model("openai/gpt-oss-20b", "gpt_oss", 2880, 64, 24, 131072, head_dim=64, rope_theta=150000,
+          rope_scaling=yarn(32.0, 4096, beta_fast=32.0, beta_slow=1.0, truncate=False), sliding_window=128,
+          layer_types=layers_of(24, 2)),
+    model("allenai/OLMo-2-1124-7B", "olmo2", 4096, 32, 32, 4096, rope_theta=500000),
+    model("allenai/Olmo-3-1025-7B", "olmo3", 4096, 32, 32, 65536, rope_theta=500000, sliding_window=4096,
+          layer_types=layers_of(32, 4),
+          rope_scaling=yarn(8.0, 8192, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)),
+    model("THUDM/glm-4-9b-chat-hf", "glm", 4096, 32, 40, 131072, head_dim=128, rope_theta=10000.0, partial_rotary_factor=0.5),
+    model("zai-org/GLM-4.5-Air", "glm4_moe", 4096, 96, 46, 131072, head_dim=128, rope_theta=1000000, partial_rotary_factor=0.5),
+    model("HuggingFaceTB/SmolLM2-1.7B", "llama", 2048, 32, 24, 8192, rope_theta=130000),
+    model("HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 16, 36, 65536, rope_theta=5000000.0, no_rope_layers=every_other(36, 4)),
+    model("mistralai/Mistral-7B-v0.1", "mistral", 4096, 32, 32, 32768, rope_theta=10000.0, sliding_window=4096),
+    model("mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 32, 32, 32768, rope_theta=1000000.0),
+    model("mistralai/Ministral-8B-Instruct-2410", "mistral", 4096, 32, 36, 32768, head_dim=128, rope_theta=100000000.0),
+    model("mistralai/Ministral-3-8B-Base-2512", "ministral3", 4096, 32, 34, 262144, head_dim=128,
+          rope_parameters=yarn(16.0, 16384, type="yarn", rope_theta=1000000.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+                               mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    model("CohereForAI/c4ai-command-r-v01", "cohere", 8192, 64, 40, 8192, rope_theta=8000000.0),
+    model("CohereForAI/c4ai-command-r7b-12-2024", "cohere2", 4096, 32, 32, 8192, rope_theta=50000, sliding_window=4096,
+          layer_types=layers_of(32, 4)),
+    model("EleutherAI/gpt-neox-20b", "gpt_neox", 6144, 64, 44, 2048, rotary_pct=0.25, rotary_emb_base=10000),
+    model("internlm/internlm3-8b-instruct", "internlm3", 4096, 32, 48, 32768, head_dim=128, rope_theta=50000000,
+          rope_scaling={"rope_type": "dynamic", "factor": 6.0}),
+    model("stabilityai/stablelm-2-1_6b", "stablelm", 2048, 32, 24, 4096, rope_theta=10000, partial_rotary_factor=0.25),
+    model("MiniMaxAI/MiniMax-M2", "minimax_m2", 3072, 48, 62, 196608, head_dim=128, rotary_dim=64, rope_theta=5000000),
+]
+
+
+def rotations(config):
+    """Layer type to parameters; the empty name where all layers have one rotation."""
+    parameters = config.rope_parameters
+    per_layer = {name: of for name, of in parameters.items() if isinstance(of, dict) and "rope_type" in of}
+    return per_layer or {"": parameters}
+
+
+def computed(config, layer_type, parameters, length):
+    kind = parameters["rope_type"]
+    if kind == "default":
+        # The same formula without a factor.
+        kind, parameters["factor"] = "linear", 1.0
+    compute = ROPE_INIT_FUNCTIONS[kind]
+    inv_freq, factor = compute(config, "cpu", seq_len=length, layer_type=layer_type or None)
+    return {"inv_freq": [float(f"{value:.9g}") for value in inv_freq.tolist()], "attention_factor": factor}
+
+
+def main():
+    models = []
+    for name, facts in MODELS:
+        config = AutoConfig.for_model(**facts)
+        length = 2 * config.max_position_embeddings
+        of = rotations(config).items()
+        expected = {layer_type: computed(config, layer_type, parameters, length) for layer_type, parameters in of}
+        models.append({"name": name, "config": facts, "length": length, "expected": expected})
+    source = f"transformers {transformers.__version__}, modeling_rope_utils, f32; facts of config.json of each name"
+    lines = ",\n".join("  " + json.dumps(model) for model in models)
+    OUT.write_text(f'{{"source": {json.dumps(source)}, "models": [\n{lines}\n]}}\n')
+    print(f"{len(models)} models, {OUT.stat().st_size} bytes")
+
+
+main()
