@@ -116,7 +116,7 @@ impl Source {
         };
         let mut bytes = Vec::new();
         // One byte more than allowed shows that a file is too large; the rest is never read.
-        let read = std::fs::File::open(path)
+        let read = schema::file::open(path)
             .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
         read.map_err(unread)?;
         Self::parse(&name, &bytes)

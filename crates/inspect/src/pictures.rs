@@ -38,6 +38,8 @@ pub fn write(
     let help = "give --out a directory that can be written";
     fs_err::create_dir_all(directory)
         .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
+    // What a killed one left there.
+    rundir::system().remove_abandoned(directory);
     let write = |(name, svg): (String, String)| {
         let path = directory.join(name);
         rundir::system()

@@ -166,6 +166,14 @@ impl Model<'_> {
         let rows = self
             .size("n_positions")
             .or(self.size("max_position_embeddings"));
+        if ["t5", "mt5"].contains(&self.text("model_type")) {
+            let of = |key: &str, default| self.size(key).unwrap_or(default);
+            let num_buckets = of("relative_attention_num_buckets", 32);
+            let max_distance = of("relative_attention_max_distance", 128);
+            return Some(
+                json!({"kind": "t5", "num_buckets": num_buckets, "max_distance": max_distance}),
+            );
+        }
         match self.text("model_type") {
             "bloom" => Some(json!({"kind": "alibi"})),
             "mpt" if alibi(self.0.get("attn_config")) => Some(json!({"kind": "alibi"})),
@@ -174,14 +182,6 @@ impl Model<'_> {
             }
             "gpt2" | "gpt_neo" | "gpt_bigcode" | "opt" | "bert" => {
                 Some(json!({"kind": "learned", "max_position": rows?}))
-            }
-            "t5" | "mt5" => {
-                let of = |key: &str, default| self.size(key).unwrap_or(default);
-                let num_buckets = of("relative_attention_num_buckets", 32);
-                let max_distance = of("relative_attention_max_distance", 128);
-                Some(
-                    json!({"kind": "t5", "num_buckets": num_buckets, "max_distance": max_distance}),
-                )
             }
             _ => None,
         }

@@ -54,6 +54,8 @@ impl Report {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         fs_err::create_dir_all(dir)?;
+        // What a killed report left there.
+        rundir::system().remove_abandoned(dir);
         let write = |file: &ReportFile| {
             let path = dir.join(&file.name);
             rundir::system()

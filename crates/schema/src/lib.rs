@@ -4,6 +4,7 @@
 //! ```text
 //! invalid.rs  Invalid: key, value, problem, allowed, hint
 //! check.rs    in_range, one_of: uniform wording of problems and of what is allowed
+//! file.rs     files opened so that nobody waits for them
 //! tagged.rs   tagged!: an enum read from a table whose first key is `kind`
 //! text.rs     text of unknown origin made safe for a terminal, a report or a file
 //! ```
@@ -12,6 +13,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod check;
+pub mod file;
 mod invalid;
 pub mod tagged;
 pub mod text;

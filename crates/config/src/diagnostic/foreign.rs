@@ -41,7 +41,7 @@ pub enum Of {
 
 /// A table of keys: `same` or `other`, the word, what stands for it, what it means.
 macro_rules! keys {
-    ($($value:ident $word:literal => $key:literal $(, $means:expr)?;)+) => {
+    ($($value:ident $word:literal is $key:literal $(, $means:expr)?;)+) => {
         /// Keys, in groups by what they set.
         pub const FOREIGN_KEYS: &[ForeignKey] = &[$(ForeignKey {
             word: $word,
@@ -95,149 +95,149 @@ const ATTN_FACTOR: &str = "it multiplies 0.1 ln(factor) + 1 there and replaces i
 
 keys! {
     // Rotary encodings.
-    same "theta" => "model.pe.base", BASE;
-    same "rope_theta" => "model.pe.base", BASE;
-    same "theta_base" => "model.pe.base", BASE;
-    same "rope_base" => "model.pe.base", BASE;
-    same "rotary_base" => "model.pe.base", BASE;
-    same "rotary_emb_base" => "model.pe.base", BASE;
-    same "rope_freq_base" => "model.pe.base", BASE;
-    same "freq_base" => "model.pe.base", BASE;
-    same "rotary_emb_dim" => "model.pe.rotary_dim";
-    same "rot_dim" => "model.pe.rotary_dim";
-    same "n_rot" => "model.pe.rotary_dim";
-    other "partial_rotary_factor" => "model.pe.rotary_dim", PARTIAL;
-    other "rotary_pct" => "model.pe.rotary_dim", PARTIAL;
-    other "rope_pct" => "model.pe.rotary_dim", PARTIAL;
-    other "rotary_percent" => "model.pe.rotary_dim", PARTIAL;
-    other "is_neox_style" => "model.pe.layout", "true is \"half\", false is \"interleaved\"";
-    other "rope_interleave" => "model.pe.layout", "true is \"interleaved\", false is \"half\"";
-    other "rotary_interleaved" => "model.pe.layout", "true is \"interleaved\", false is \"half\"";
-    other "interleaved" => "model.pe.layout", "true is \"interleaved\", false is \"half\"";
-    other "rope_scaling" => "model.pe.scaling", ROPE_TABLE;
-    other "rope_parameters" => "model.pe.scaling", ROPE_TABLE;
-    same "type" => "kind";
-    other "rope_type" => "model.pe.scaling.kind",
+    same "theta" is "model.pe.base", BASE;
+    same "rope_theta" is "model.pe.base", BASE;
+    same "theta_base" is "model.pe.base", BASE;
+    same "rope_base" is "model.pe.base", BASE;
+    same "rotary_base" is "model.pe.base", BASE;
+    same "rotary_emb_base" is "model.pe.base", BASE;
+    same "rope_freq_base" is "model.pe.base", BASE;
+    same "freq_base" is "model.pe.base", BASE;
+    same "rotary_emb_dim" is "model.pe.rotary_dim";
+    same "rot_dim" is "model.pe.rotary_dim";
+    same "n_rot" is "model.pe.rotary_dim";
+    other "partial_rotary_factor" is "model.pe.rotary_dim", PARTIAL;
+    other "rotary_pct" is "model.pe.rotary_dim", PARTIAL;
+    other "rope_pct" is "model.pe.rotary_dim", PARTIAL;
+    other "rotary_percent" is "model.pe.rotary_dim", PARTIAL;
+    other "is_neox_style" is "model.pe.layout", "true is \"half\", false is \"interleaved\"";
+    other "rope_interleave" is "model.pe.layout", "true is \"interleaved\", false is \"half\"";
+    other "rotary_interleaved" is "model.pe.layout", "true is \"interleaved\", false is \"half\"";
+    other "interleaved" is "model.pe.layout", "true is \"interleaved\", false is \"half\"";
+    other "rope_scaling" is "model.pe.scaling", ROPE_TABLE;
+    other "rope_parameters" is "model.pe.scaling", ROPE_TABLE;
+    same "type" is "kind";
+    other "rope_type" is "model.pe.scaling.kind",
         "its kinds `default` and `dynamic` are no scaling and `dynamic_ntk` here";
-    same "scaling_factor" => "model.pe.scaling.factor", "the test length over the training length";
-    same "rope_scaling_factor" => "model.pe.scaling.factor";
-    other "rope_freq_scale" => "model.pe.scaling.factor", "factor is 1 over it";
-    other "freq_scale" => "model.pe.scaling.factor", "factor is 1 over it";
-    other "rotary_interpolation_factor" => "model.pe.scaling",
+    same "scaling_factor" is "model.pe.scaling.factor", "the test length over the training length";
+    same "rope_scaling_factor" is "model.pe.scaling.factor";
+    other "rope_freq_scale" is "model.pe.scaling.factor", "factor is 1 over it";
+    other "freq_scale" is "model.pe.scaling.factor", "factor is 1 over it";
+    other "rotary_interpolation_factor" is "model.pe.scaling",
         "with its value as f: { kind = \"linear\", factor = f }";
-    other "rotary_base_rescale_factor" => "model.pe.scaling",
+    other "rotary_base_rescale_factor" is "model.pe.scaling",
         "with its value as f: { kind = \"ntk\", factor = f }";
-    same "original_max_position" => "model.pe.scaling.original_max_position_embeddings", L;
-    same "original_context_length" => "model.pe.scaling.original_max_position_embeddings", L;
-    same "yarn_orig_ctx" => "model.pe.scaling.original_max_position_embeddings", L;
-    same "n_ctx_orig" => "model.pe.scaling.original_max_position_embeddings", L;
-    same "yarn_beta_fast" => "model.pe.scaling.beta_fast";
-    same "yarn_beta_slow" => "model.pe.scaling.beta_slow";
-    other "attn_factor" => "model.pe.scaling.attention_factor", ATTN_FACTOR;
-    other "yarn_attn_factor" => "model.pe.scaling.attention_factor", ATTN_FACTOR;
-    other "extrapolation_factor" => "", "the share of the ramp; its default 1 is what yarn does";
-    other "yarn_ext_factor" => "", "the share of the ramp; 1 is what yarn does, 0 is linear";
-    other "mrope_section" => "model.pe", "several axes are { kind = \"axial_rope\" }";
-    other "no_rope_layers" => "model.pe", "layers without rotation are { kind = \"nope_layers\" }";
-    other "layer_types" => "model.pe", "an encoding for each layer is { kind = \"by_layer\" }";
-    other "sliding_window" => "model.pe",
+    same "original_max_position" is "model.pe.scaling.original_max_position_embeddings", L;
+    same "original_context_length" is "model.pe.scaling.original_max_position_embeddings", L;
+    same "yarn_orig_ctx" is "model.pe.scaling.original_max_position_embeddings", L;
+    same "n_ctx_orig" is "model.pe.scaling.original_max_position_embeddings", L;
+    same "yarn_beta_fast" is "model.pe.scaling.beta_fast";
+    same "yarn_beta_slow" is "model.pe.scaling.beta_slow";
+    other "attn_factor" is "model.pe.scaling.attention_factor", ATTN_FACTOR;
+    other "yarn_attn_factor" is "model.pe.scaling.attention_factor", ATTN_FACTOR;
+    other "extrapolation_factor" is "", "the share of the ramp; its default 1 is what yarn does";
+    other "yarn_ext_factor" is "", "the share of the ramp; 1 is what yarn does, 0 is linear";
+    other "mrope_section" is "model.pe", "several axes are { kind = \"axial_rope\" }";
+    other "no_rope_layers" is "model.pe", "layers without rotation are { kind = \"nope_layers\" }";
+    other "layer_types" is "model.pe", "an encoding for each layer is { kind = \"by_layer\" }";
+    other "sliding_window" is "model.pe",
         "a window is { kind = \"window\", size = N }, stacked on another encoding";
-    other "grp_attn_n" => "model.pe.group", "the group size of self_extend";
+    other "grp_attn_n" is "model.pe.group", "the group size of self_extend";
     // Other encodings.
-    other "position_embedding_type" => "model.pe.kind", "`longreach list encodings` has the kinds";
-    other "pos_emb" => "model.pe.kind", "`longreach list encodings` has the kinds";
-    same "relative_attention_num_buckets" => "model.pe.num_buckets", "the buckets of t5";
-    same "rel_pos_num_buckets" => "model.pe.num_buckets", "the buckets of t5";
-    same "relative_attention_max_distance" => "model.pe.max_distance", "the last bucket of t5";
-    same "rel_pos_max_distance" => "model.pe.max_distance", "the last bucket of t5";
-    other "alibi_bias_max" => "model.pe.slopes",
+    other "position_embedding_type" is "model.pe.kind", "`longreach list encodings` has the kinds";
+    other "pos_emb" is "model.pe.kind", "`longreach list encodings` has the kinds";
+    same "relative_attention_num_buckets" is "model.pe.num_buckets", "the buckets of t5";
+    same "rel_pos_num_buckets" is "model.pe.num_buckets", "the buckets of t5";
+    same "relative_attention_max_distance" is "model.pe.max_distance", "the last bucket of t5";
+    same "rel_pos_max_distance" is "model.pe.max_distance", "the last bucket of t5";
+    other "alibi_bias_max" is "model.pe.slopes",
         "one slope per head: of H heads, a power of two, head h has 2^(-alibi_bias_max h / H)";
-    other "alibi" => "model.pe", "{ kind = \"alibi\" }";
-    other "alibi_pos_bias" => "model.pe", "{ kind = \"alibi\" }";
-    other "rotary_pos_emb" => "model.pe", "{ kind = \"rope\" }";
-    other "rotary_xpos" => "model.pe", "{ kind = \"xpos\" }";
-    other "rel_pos_bias" => "model.pe", "{ kind = \"t5\" }";
-    other "use_abs_pos_emb" => "model.pe",
+    other "alibi" is "model.pe", "{ kind = \"alibi\" }";
+    other "alibi_pos_bias" is "model.pe", "{ kind = \"alibi\" }";
+    other "rotary_pos_emb" is "model.pe", "{ kind = \"rope\" }";
+    other "rotary_xpos" is "model.pe", "{ kind = \"xpos\" }";
+    other "rel_pos_bias" is "model.pe", "{ kind = \"t5\" }";
+    other "use_abs_pos_emb" is "model.pe",
         "true is { kind = \"learned\" }, false { kind = \"nope\" }";
-    other "scaled_sinu_pos_emb" => "model.pe", "{ kind = \"sinusoidal\" }";
+    other "scaled_sinu_pos_emb" is "model.pe", "{ kind = \"sinusoidal\" }";
     // The model.
-    same "n_embd" => "model.d_model", "the width";
-    same "dim" => "model.d_model", "the width";
-    same "hidden_size" => "model.d_model", "the width";
-    same "embed_dim" => "model.d_model", "the width";
-    same "intermediate_size" => "model.d_ff";
-    same "ffn_dim" => "model.d_ff";
-    same "n_inner" => "model.d_ff";
-    other "ff_mult" => "model.d_ff", "d_ff is ff_mult * d_model";
-    same "num_heads" => "model.n_heads";
-    same "n_head" => "model.n_heads";
-    same "heads" => "model.n_heads";
-    same "num_attention_heads" => "model.n_heads";
-    same "num_layers" => "model.n_layers";
-    same "n_layer" => "model.n_layers";
-    same "depth" => "model.n_layers";
-    same "num_hidden_layers" => "model.n_layers";
-    same "d_head" => "model.head_dim";
-    same "attn_dim_head" => "model.head_dim";
-    same "tie_word_embeddings" => "model.tied_head";
-    same "tie_embedding" => "model.tied_head";
-    other "attn_qk_norm" => "model.qk_norm",
+    same "n_embd" is "model.d_model", "the width";
+    same "dim" is "model.d_model", "the width";
+    same "hidden_size" is "model.d_model", "the width";
+    same "embed_dim" is "model.d_model", "the width";
+    same "intermediate_size" is "model.d_ff";
+    same "ffn_dim" is "model.d_ff";
+    same "n_inner" is "model.d_ff";
+    other "ff_mult" is "model.d_ff", "d_ff is ff_mult * d_model";
+    same "num_heads" is "model.n_heads";
+    same "n_head" is "model.n_heads";
+    same "heads" is "model.n_heads";
+    same "num_attention_heads" is "model.n_heads";
+    same "num_layers" is "model.n_layers";
+    same "n_layer" is "model.n_layers";
+    same "depth" is "model.n_layers";
+    same "num_hidden_layers" is "model.n_layers";
+    same "d_head" is "model.head_dim";
+    same "attn_dim_head" is "model.head_dim";
+    same "tie_word_embeddings" is "model.tied_head";
+    same "tie_embedding" is "model.tied_head";
+    other "attn_qk_norm" is "model.qk_norm",
         "its l2 norm with a scale is not here; \"rms_norm\" is the nearest";
-    other "use_qk_norm" => "model.qk_norm", "true is \"rms_norm\", false is \"none\"";
-    other "hidden_act" => "model.activation",
+    other "use_qk_norm" is "model.qk_norm", "true is \"rms_norm\", false is \"none\"";
+    other "hidden_act" is "model.activation",
         "\"silu\" in a Llama is \"swiglu\", \"gelu\" is \"gelu\"";
-    other "causal" => "model.mask", "true is \"causal\", false is \"bidirectional\"";
-    other "num_key_value_heads" => "", "every head has its own keys and values here";
-    other "n_kv_head" => "", "every head has its own keys and values here";
-    other "attention_dropout" => "", "only `model.dropout` is here, which leaves attention alone";
-    other "bias" => "", "no layer has biases here";
-    other "vocab_size" => "", "the task sets it";
+    other "causal" is "model.mask", "true is \"causal\", false is \"bidirectional\"";
+    other "num_key_value_heads" is "", "every head has its own keys and values here";
+    other "n_kv_head" is "", "every head has its own keys and values here";
+    other "attention_dropout" is "", "only `model.dropout` is here, which leaves attention alone";
+    other "bias" is "", "no layer has biases here";
+    other "vocab_size" is "", "the task sets it";
     // Training.
-    other "block_size" => "train.train_len",
+    other "block_size" is "train.train_len",
         "the length of a row in training; not `batch_size`, which is their number";
-    same "max_seq_len" => "train.train_len";
-    same "max_seq_length" => "train.train_len";
-    same "context_length" => "train.train_len";
-    same "n_ctx" => "train.train_len";
-    same "seq_len" => "train.train_len";
-    same "max_length" => "train.train_len";
-    other "max_position_embeddings" => "train.train_len",
+    same "max_seq_len" is "train.train_len";
+    same "max_seq_length" is "train.train_len";
+    same "context_length" is "train.train_len";
+    same "n_ctx" is "train.train_len";
+    same "seq_len" is "train.train_len";
+    same "max_length" is "train.train_len";
+    other "max_position_embeddings" is "train.train_len",
         "the length trained at; the rows of a learned table are `model.pe.max_position`";
-    other "n_positions" => "train.train_len",
+    other "n_positions" is "train.train_len",
         "the length trained at; the rows of a learned table are `model.pe.max_position`";
-    other "max_model_len" => "eval.test_lens", "a list: the lengths tested at";
-    same "learning_rate" => "train.lr";
-    same "iters" => "train.steps";
-    same "max_iters" => "train.steps";
-    same "max_steps" => "train.steps";
-    same "batch" => "train.batch_size";
-    same "per_device_train_batch_size" => "train.batch_size", "on one device";
-    other "gradient_accumulation_steps" => "train.batch_size", "multiply the batch size by it";
-    other "num_train_epochs" => "train.steps", "steps are rows seen over batch_size";
-    same "warmup" => "train.warmup_steps";
-    same "warmup_iters" => "train.warmup_steps";
-    other "warmup_ratio" => "train.warmup_steps", "multiply it by train.steps";
-    other "min_lr" => "train.final_lr", "divide it by the highest rate: final_lr is a fraction";
-    other "lr_decay_iters" => "", "the rate falls until the last step here";
-    other "decay_lr" => "train.final_lr", "false is final_lr = 1";
-    other "lr_scheduler_type" => "train.schedule",
+    other "max_model_len" is "eval.test_lens", "a list: the lengths tested at";
+    same "learning_rate" is "train.lr";
+    same "iters" is "train.steps";
+    same "max_iters" is "train.steps";
+    same "max_steps" is "train.steps";
+    same "batch" is "train.batch_size";
+    same "per_device_train_batch_size" is "train.batch_size", "on one device";
+    other "gradient_accumulation_steps" is "train.batch_size", "multiply the batch size by it";
+    other "num_train_epochs" is "train.steps", "steps are rows seen over batch_size";
+    same "warmup" is "train.warmup_steps";
+    same "warmup_iters" is "train.warmup_steps";
+    other "warmup_ratio" is "train.warmup_steps", "multiply it by train.steps";
+    other "min_lr" is "train.final_lr", "divide it by the highest rate: final_lr is a fraction";
+    other "lr_decay_iters" is "", "the rate falls until the last step here";
+    other "decay_lr" is "train.final_lr", "false is final_lr = 1";
+    other "lr_scheduler_type" is "train.schedule",
         "\"cosine\" and \"linear\" fall to final_lr * lr, which is 0 there: final_lr = 0";
-    same "clip" => "train.grad_clip";
-    same "max_grad_norm" => "train.grad_clip";
-    same "wd" => "train.adamw.weight_decay";
-    same "adam_beta1" => "train.adamw.beta1";
-    same "adam_beta2" => "train.adamw.beta2";
-    same "adam_epsilon" => "train.adamw.eps";
-    same "eval_interval" => "eval.every", "steps between two scores";
-    same "eval_steps" => "eval.every", "steps between two scores";
-    same "lengths" => "eval.test_lens";
+    same "clip" is "train.grad_clip";
+    same "max_grad_norm" is "train.grad_clip";
+    same "wd" is "train.adamw.weight_decay";
+    same "adam_beta1" is "train.adamw.beta1";
+    same "adam_beta2" is "train.adamw.beta2";
+    same "adam_epsilon" is "train.adamw.eps";
+    same "eval_interval" is "eval.every", "steps between two scores";
+    same "eval_steps" is "eval.every", "steps between two scores";
+    same "lengths" is "eval.test_lens";
     // The file.
-    same "sweep" => "axes";
-    same "grid" => "axes";
-    same "matrix" => "axes";
-    same "append" => "add";
-    same "plus" => "add";
-    same "with" => "add";
+    same "sweep" is "axes";
+    same "grid" is "axes";
+    same "matrix" is "axes";
+    same "append" is "add";
+    same "plus" is "add";
+    same "with" is "add";
 }
 
 kinds! {

@@ -5,9 +5,13 @@ use super::sections::VariantSection;
 use super::variants::{dropped, dropped_note, keeping, leaves};
 use crate::spec::scores::unsupported;
 use crate::spec::{RunSpec, TRAINED, VariantSpec};
+use config::diagnostic::known_keys;
 use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tasks::Task;
+
+/// The key of encodings whose table can be stretched.
+const STRETCH: &str = "interpolate";
 
 /// Trained kinds that variants evaluate without, by variant and how to keep them; and variants that
 /// replace a scaling that was trained.
@@ -99,13 +103,12 @@ pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
 
 /// Factors on the logits that DeepSeek's models have beside their scaling, where they are left out.
 pub(super) fn unscaled_logits_note(run: &PlannedRun) -> Option<String> {
-    let variants = run.job.spec.eval.variants.iter();
-    let all = variants.flat_map(|variant| &variant.pe).flat_map(leaves);
-    let left_out = all.filter_map(|part| match part {
-        EncodingConfig::Rope(rope) => match &rope.scaling {
-            Some(RopeScaling::Yarn(yarn)) => yarn.left_out(),
-            _ => None,
-        },
+    let spec = &run.job.spec;
+    let shape = spec.model.transformer.shape();
+    let all = spec.eval.variants.iter().flat_map(|variant| &variant.pe);
+    let rotations = all.flat_map(leaves).filter_map(|part| part.rotary(&shape));
+    let left_out = rotations.filter_map(|rotary| match rotary.scaling? {
+        RopeScaling::Yarn(yarn) => yarn.left_out(),
         _ => None,
     });
     let factor = left_out.reduce(f64::max)?;
@@ -144,8 +147,10 @@ fn reason<'a>(
         Some(part) => {
             let end = ends(&part).unwrap_or(0);
             // Rows are read whole, and the last interpolated position lies behind the last row.
-            let stretched = match (part, positions) {
-                (EncodingConfig::Learned(_), PositionsConfig::Interpolated(_)) => {
+            let may_stretch =
+                known_keys::<EncodingConfig>(part.kind()).contains(&STRETCH.to_owned());
+            let stretched = match positions {
+                PositionsConfig::Interpolated(_) if may_stretch => {
                     "; a variant with set = { interpolate = true } stretches the table instead"
                 }
                 _ => "",

@@ -79,11 +79,12 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
     if let Ok(record) = &found {
         let (state, steps, note) = of_record(record);
         let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
-        let unsealed = record
-            .seal
-            .is_none()
-            .then(|| "its record has no seal".to_owned());
-        return (state, steps, note.or_else(copied).or(unsealed));
+        let seal = match record.seal_holds() {
+            Some(true) => None,
+            None => Some("its record has no seal".to_owned()),
+            Some(false) => Some("its record does not match its seal".to_owned()),
+        };
+        return (state, steps, seal.or(note).or_else(copied));
     }
     // A run that is held is running, whatever an earlier process left behind.
     let leased = lease::held_elsewhere(run).map(|holder| holder.who());

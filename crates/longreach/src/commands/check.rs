@@ -8,6 +8,7 @@ use experiment::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flop
 use experiment::plan::memory::{self, Memory, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
+use experiment::runs_on_disk::integrity::{integrity_notes, unsealed_note};
 use experiment::runs_on_disk::recorded::Recorded;
 use records::RunRecord;
 use serde::Serialize;
@@ -78,6 +79,15 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let of = arguments.device.memory();
     let rows = rows(&plan, of, is_recorded);
     let mut notes = plan.notes.clone();
+    let there = plan
+        .runs
+        .iter()
+        .map(|run| run_dir(&arguments.runs, &run.job));
+    let there: Vec<RunRecord> = there
+        .filter_map(|directory| records::read_record(&directory.join(RECORD_FILE)).ok())
+        .collect();
+    notes.extend(unsealed_note(&there));
+    notes.extend(integrity_notes(&there));
     notes.extend(recorded.notes(&plan));
     notes.extend(
         arguments

@@ -1,6 +1,6 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
-use crate::commands::records::{exist, tell_unsealed};
+use crate::commands::records::{edit_notes, exist, tell_unsealed};
 use records::compare::{Closeness, Comparison};
 use records::{RunRecord, find_records};
 use report::{ComparisonSpec, ReportError, ScoreComparison};
@@ -135,6 +135,7 @@ fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {
         return Err(Failure::input(message));
     }
     tell_unsealed(&found.records);
+    edit_notes(&found.records, std::iter::empty());
     Ok(found.records)
 }
 

@@ -111,7 +111,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     {
         disk.create_dirs(directory).map_err(Failure::resources)?;
     }
-    disk.write_whole(path, bytes).map_err(Failure::resources)
+    disk.write_named(path, bytes).map_err(Failure::resources)
 }
 
 /// The run that the paths name.

@@ -1,6 +1,6 @@
 //! `longreach gather`: the records of many runs in one file.
 
-use crate::commands::records::{find, print_sources, read_and_left_out};
+use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use records::store::gather_found;
 use records::{Found, RunRecord, StoreError};
 use std::path::PathBuf;
@@ -40,6 +40,7 @@ const EXAMPLES: &str = r#"Examples:
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
     let mut found = find(&arguments.directories, arguments.recursive)?;
+    edit_notes(&found.records, std::iter::empty());
     print_sources(&found.records);
     // No result is among them, and no result is chosen by others.
     let swept: Vec<RunRecord> = found

@@ -1,12 +1,13 @@
 //! Records below the directories that `report`, `gather` and `compare` are given.
 
+use experiment::runs_on_disk::files::RECORD_FILE;
 use experiment::runs_on_disk::integrity::{directory_notes, integrity_notes, unsealed_note};
 use experiment::runs_on_disk::survey;
 use records::store::find_records_within;
 use records::{Found, RunRecord, StoreError, read_record};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::Failure;
 use support::units::count;
@@ -50,6 +51,27 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
 /// Prints how many records have no seal, if any.
 pub fn tell_unsealed(records: &[RunRecord]) {
     console::notes(&unsealed_note(records).into_iter().collect::<Vec<_>>());
+}
+
+/// What is said of a record without a seal, if it has none.
+///
+/// # Errors
+///
+/// [`support::exit::Exit::Input`] for a record that does not match its seal.
+pub fn check_seal(record: &RunRecord, directory: &Path) -> Result<Option<String>, Failure> {
+    let name = directory.file_name().unwrap_or_default().display();
+    match record.seal_holds() {
+        Some(true) => Ok(None),
+        None => Ok(Some(format!(
+            "{name}: its record has no seal, so that an edit would not show"
+        ))),
+        Some(false) => Err(Failure::input(format!(
+            "{}: {RECORD_FILE} was changed after it was written: it does not match its seal\n  = \
+             allowed: a record as it was written\n  = help: `longreach verify --retrain` says what \
+             changed; without {RECORD_FILE} `longreach run` trains the run again",
+            directory.display()
+        ))),
+    }
 }
 
 /// Numbers of runs and of later evaluations, by experiment.

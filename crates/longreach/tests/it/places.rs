@@ -3,7 +3,7 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
@@ -362,4 +362,93 @@ fn names_that_are_not_text_are_refused_or_shown_as_far_as_they_are() {
             .unwrap()
             .starts_with("odd\u{fffd}")
     );
+}
+
+/// A file that has nothing to give and never ends: a plain one by its type.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_never_ends_is_refused() {
+    let endless = Path::new("/proc/kmsg");
+    if std::fs::File::open(endless).is_err() {
+        // Only the administrator may open it.
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let text = "name = \"x\"\ntask = { kind = \"text\", files = [\"/proc/kmsg\"] }\nmodel = { d_model \
+                = 16, n_layers = 1, n_heads = 2, pe = { kind = \"rope\" } }\ntrain = { train_len = 8, \
+                steps = 2 }\neval = { test_lens = [8] }\n";
+    std::fs::write(scratch.path().join("x.toml"), text).unwrap();
+    for arguments in [
+        &["check", "/proc/kmsg"][..],
+        &["run", "x.toml"],
+        &["inspect", "--model-config", "/proc/kmsg"],
+        &["report", "/proc/kmsg"],
+        &["report", "x.toml", "--order", "/proc/kmsg"],
+    ] {
+        let mut program = Command::new("timeout");
+        program.arg("20").arg(longreach().get_program());
+        let output = program
+            .args(arguments)
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
+        let code = output.status.code();
+        assert!(matches!(code, Some(2 | 3)), "{arguments:?}: {code:?}");
+    }
+}
+
+#[test]
+fn what_a_killed_export_left_goes_with_the_next() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let out = scratch.directory.path().join("pictures");
+    std::fs::create_dir(&out).unwrap();
+    // The name that this process gives, as if it had started at another time: its owner has ended.
+    let name = rundir::scratch::beside(&out.join("rope.svg"));
+    let name = name.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut parts: Vec<String> = name.split('-').map(str::to_owned).collect();
+    let ticks: u64 = parts[3].parse().unwrap();
+    parts[3] = (ticks + 1).to_string();
+    let left = parts.join("-");
+    for (arguments, out) in [
+        (vec!["inspect", "rope"], out.clone()),
+        (
+            vec!["report", "RUNS"],
+            scratch.directory.path().join("report"),
+        ),
+        (
+            vec!["export", "RUNS", "--format", "tensorboard"],
+            scratch.directory.path().join("events"),
+        ),
+    ] {
+        let runs = scratch.runs();
+        let run = || {
+            let mut program = longreach();
+            for argument in &arguments {
+                match *argument {
+                    "RUNS" => program.arg(&runs),
+                    other => program.arg(other),
+                };
+            }
+            exits(&program.arg("--out").arg(&out).output().unwrap(), 0);
+        };
+        run();
+        // Beside a file that is written again.
+        let file = first_file(&out);
+        let left = file.with_file_name(&left);
+        std::fs::write(&left, "half").unwrap();
+        run();
+        assert!(!left.exists(), "{arguments:?}");
+    }
+}
+
+/// A file at any level of a directory.
+fn first_file(directory: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    match paths.iter().find(|path| path.is_file()) {
+        Some(file) => file.clone(),
+        None => first_file(&paths[0]),
+    }
 }

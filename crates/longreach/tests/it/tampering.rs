@@ -403,6 +403,36 @@ fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
     let said = stderr(&refused);
     assert!(said.contains("does not match its seal"), "{said}");
     assert!(!run.join("evals").exists());
+    let copy = scratch.directory.path().join("copy.jsonl");
+    let config = scratch.config.to_str().unwrap();
+    let of_config = |runs: &str| {
+        let mut program = longreach();
+        program.args(["check", config, "--runs", runs]).args(ONE);
+        program.output().unwrap()
+    };
+    let runs = scratch.directory.path().join("runs");
+    let runs = runs.to_str().unwrap();
+    let mut said = vec![stderr(&of_config(runs))];
+    let gathered = command(
+        "gather",
+        &scratch.runs(),
+        &["--out", copy.to_str().unwrap()],
+    );
+    said.push(stderr(&gathered));
+    said.push(stderr(&command(
+        "compare",
+        &scratch.runs(),
+        &[copy.to_str().unwrap()],
+    )));
+    said.push(stdout(&command("status", &scratch.runs(), &[])));
+    let logits = scratch.directory.path().join("logits");
+    let logits = ["--format", "logits", "--out", logits.to_str().unwrap()];
+    let refused = command("export", &run, &logits);
+    exits(&refused, 3);
+    said.push(stderr(&refused));
+    for said in said {
+        assert!(said.contains("does not match its seal"), "{said}");
+    }
     halved.as_object_mut().unwrap().remove("seal").unwrap();
     write(&path, &halved);
     let scored = command("eval", &run, &["--lengths", "6"]);
@@ -424,6 +454,15 @@ fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
         exits(&read, 0);
         assert!(stderr(&read).contains(said), "{name}: {}", stderr(&read));
     }
+    let exported = command("export", &run, &logits);
+    exits(&exported, 0);
+    assert!(
+        stderr(&exported).contains("has no seal"),
+        "{}",
+        stderr(&exported)
+    );
+    let checked = of_config(runs);
+    assert!(stderr(&checked).contains(said), "{}", stderr(&checked));
     let again = scratch.longreach("run", &ONE);
     exits(&again, 0);
     assert!(stderr(&again).contains(said), "{}", stderr(&again));

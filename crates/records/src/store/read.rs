@@ -39,7 +39,8 @@ pub(super) fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreEr
             format!("has {} bytes; at most {most} are read", meta.len()),
         ));
     }
-    Ok(fs::File::open(path)?.take(most))
+    let file = fs::File::from_parts(schema::file::open(path)?, path);
+    Ok(file.take(most))
 }
 
 /// Why some bytes are no record.

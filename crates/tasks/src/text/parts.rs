@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
     /// Appends a file to `bytes` and returns how many it has.
     pub(super) fn read(&mut self, file: &Found, bytes: &mut Vec<u8>) -> Result<usize, TaskError> {
         // One byte more than is left, so that a file that grew is noticed.
-        let read = std::fs::File::open(&file.path)
+        let read = schema::file::open(&file.path)
             .and_then(|open| open.take(self.left + 1).read_to_end(bytes))
             .map_err(|e| sources::unreadable(&file.path, &e, NAME_A_FILE))?;
         let grown = || {

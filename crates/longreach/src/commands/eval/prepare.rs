@@ -2,6 +2,7 @@
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::variants::variants;
+use crate::commands::records::check_seal;
 use experiment::plan::eval::Scores;
 use experiment::plan::memory::{MemoryLimit, TaskSizes};
 use experiment::run::task::build_task;
@@ -18,9 +19,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
 use tasks::Task;
-
-/// What is said of a record without a seal.
-const NO_SEAL: &str = "its record has no seal, so that an edit would not show";
 
 /// A run that is ready to be evaluated.
 pub struct Prepared {
@@ -79,18 +77,7 @@ pub fn prepare(
             job.spec.seed
         )));
     }
-    match record.seal_holds() {
-        Some(true) => {}
-        None => drop(notes.insert(format!("{}: {NO_SEAL}", run.name()))),
-        Some(false) => {
-            return Err(Failure::input(format!(
-                "{}: {RECORD_FILE} was changed after it was written: it does not match its seal\n  \
-                 = allowed: a record as it was written\n  = help: `longreach verify --retrain` \
-                 says what changed; without {RECORD_FILE} `longreach run` trains the run again",
-                run.directory.display()
-            )));
-        }
-    }
+    notes.extend(check_seal(&record, &run.directory)?);
     if record.status == RunStatus::Diverged {
         return Ok(None);
     }

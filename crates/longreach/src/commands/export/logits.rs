@@ -1,6 +1,7 @@
 //! Tokens and logits of a trained run: what a model rebuilt elsewhere must reproduce.
 
 use crate::commands::export::{Args, only_run, write_file};
+use crate::commands::records::check_seal;
 use experiment::device;
 use experiment::run::model::{rebuild, rebuild_encoding, upload};
 use experiment::run::score::Test;
@@ -14,6 +15,7 @@ use records::record::RunStatus;
 use rundir::Weights;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::{BTreeMap, HashMap};
+use support::console;
 use support::exit::Failure;
 use support::units::count;
 
@@ -41,6 +43,8 @@ pub fn write(request: &Args) -> Result<String, Failure> {
             "{error}\n  = help: finish the run first: `longreach run` with its config"
         ))
     })?;
+    let unsealed = check_seal(&record, &run.directory)?;
+    console::notes(&unsealed.into_iter().collect::<Vec<_>>());
     if record.status == RunStatus::Diverged {
         return Err(Failure::input(format!(
             "{} diverged in training: it has no weights to export",

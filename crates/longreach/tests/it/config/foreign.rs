@@ -203,3 +203,32 @@ fn the_conversions_in_the_answers_give_the_numbers_of_the_other_programs() {
         &mpt(8.0),
     );
 }
+
+/// The notes of a config with these keys set.
+fn notes(arguments: &[&str]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.toml");
+    std::fs::write(&path, BASE).unwrap();
+    let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+    plan(&path, &arguments).unwrap().notes.join("\n")
+}
+
+#[test]
+fn a_factor_that_deepseek_has_and_a_table_that_ends_are_noted() {
+    let block = |more: &str| {
+        format!(
+            "model.pe={{kind='rope',scaling={{kind='yarn',factor=40,original_max_position_embeddings\
+             =4096,mscale=1,mscale_all_dim=1{more}}}}}"
+        )
+    };
+    let said = notes(&[&block("")]);
+    assert!(said.contains("here by up to 1.8739"), "{said}");
+    assert_eq!(notes(&[&block(",scale_logits=true")]), "");
+    let interpolated = "eval.variants=[{name='i',positions={kind='interpolated'}}]";
+    let said = notes(&["model.pe={kind='learned'}", interpolated]);
+    assert!(
+        said.contains("variant `i`") && said.contains("interpolate = true"),
+        "{said}"
+    );
+    assert!(!notes(&["model.pe={kind='learned'}"]).contains("interpolate"));
+}

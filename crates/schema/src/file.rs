@@ -1,0 +1,23 @@
+//! Files of unknown origin opened so that nobody waits for them.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Opens a file for reading. A read of a file that never ends and has nothing to give, such as
+/// `/proc/kmsg`, is an error and does not wait. Pipes wait for their writers, as always.
+///
+/// # Errors
+///
+/// If it is not there or cannot be read.
+pub fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    if path.metadata().is_ok_and(|found| found.is_file()) {
+        use std::os::unix::fs::OpenOptionsExt;
+        // O_NONBLOCK. Files on a disk do not know it.
+        options.custom_flags(0o4000);
+    }
+    options.open(path)
+}
