@@ -468,17 +468,17 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (
         "append = { kind = \"window\" }",
         "{ kind = \"rope\" }",
-        &["eval.variants.0.append", "did you mean `add`?"],
+        &["eval.variants.0.append", "`append` is `add` here"],
     ),
     (
         "plus = { kind = \"window\" }",
         "{ kind = \"rope\" }",
-        &["eval.variants.0.plus", "did you mean `add`?"],
+        &["eval.variants.0.plus", "`plus` is `add` here"],
     ),
     (
         "with = { kind = \"window\" }",
         "{ kind = \"rope\" }",
-        &["eval.variants.0.with", "did you mean `add`?"],
+        &["eval.variants.0.with", "`with` is `add` here"],
     ),
     (
         "",

@@ -103,6 +103,13 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
             .map(|bias| bias * 96.0)
             .collect::<Vec<f64>>()
     );
+    // The paper's slopes in another order, and a head without a penalty.
+    let own = json!({"kind": "alibi", "slopes": [0.0625, 0.25, 0.0, 1.5], "factor": 2.0});
+    let found = bias_of(&build(&config(own), &SHAPE), &positions);
+    let distances = [3.0, 0.0, 69_987.0, 70_000.0, 69_997.0, 10.0];
+    let own = [0.0625, 0.25, 0.0, 1.5].iter();
+    let own = own.flat_map(|slope| distances.map(|distance| -slope * distance / 2.0));
+    assert_eq!(found, own.collect::<Vec<f64>>());
     let mut auto = config(json!({"kind": "alibi", "factor": "auto"}));
     auto.resolve(&posenc::Lengths {
         train_len: 64,
