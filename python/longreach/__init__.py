@@ -184,7 +184,8 @@ def build(config, positions=None):
             positions = torch.arange(length)
             relative = positions[None, :] - positions[:, None]  # key - query
             if pe["kind"] == "alibi":
-                slopes = torch.tensor(_slopes(heads), dtype=torch.float64) / pe.get("factor", 1.0)
+                slopes = pe.get("slopes") or _slopes(heads)
+                slopes = torch.tensor(slopes, dtype=torch.float64) / pe.get("factor", 1.0)
                 return (-slopes[:, None, None] * relative.abs()).float()
             if pe["kind"] == "t5":
                 buckets = [_bucket(pe, at) for at in range(1 - length, length)]
@@ -296,6 +297,11 @@ def _check(config, positions):
     scaling = pe.get("scaling")
     if scaling and scaling["kind"] not in _SCALINGS:
         raise Unsupported(f"scaling {scaling['kind']!r}; allowed: {', '.join(_SCALINGS)}")
+    # Left out of a record where they change nothing.
+    for table, keys in ((pe, ("slope_scale", "asymmetric")), (scaling or {}, ("scale_logits",))):
+        for key in keys:
+            if key in table:
+                raise Unsupported(f"{table['kind']} with {key}; allowed: without it")
     if positions and positions.get("kind", "contiguous") != "contiguous":
         raise Unsupported(f"positions {positions['kind']!r}; allowed: contiguous")
     if config.get("attention", "softmax") != "softmax":
