@@ -19,6 +19,9 @@ const CURVE: usize = 20;
 /// Time between two lines about one run where there are no bars.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// Characters of a run's name in a line: those that the report shows.
+const LONGEST_NAME: usize = 120;
+
 /// A run's place in the progress display.
 struct Progress {
     bar: Option<ProgressBar>,
@@ -216,7 +219,7 @@ impl<'a> Display<'a> {
     }
 
     fn name(&self, index: usize) -> String {
-        self.plan.runs[index].job.name()
+        schema::text::shorten(&self.plan.runs[index].job.name(), LONGEST_NAME)
     }
 
     pub fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
