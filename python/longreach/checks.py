@@ -1,0 +1,145 @@
+"""What `longreach.bench` checks before it trains: the config, and the class of an encoding."""
+
+from typing import Optional
+
+import torch
+
+from .model import Content, Encoding, Shape, Transformer
+from .program import BenchError
+
+# What the Python model knows, by table of a spec; a key that is not here is refused by name.
+_KNOWN = {
+    "model": "vocab_size d_model n_layers n_heads head_dim mlp d_ff norm activation tied_head "
+    "embedding_std qk_norm matmul pe dropout",
+    "train": "train_len seq_len steps batch_size lr warmup_steps schedule final_lr grad_clip adamw "
+    "length min_len",
+    "eval": "test_lens seed batch_tokens variants",
+}
+_ONLY = [("model", "dropout", 0.0), ("train", "length", "fixed")]
+
+
+def check_config(spec: dict, task: dict) -> None:
+    """Refuses a config with features that the Python model lacks."""
+    for table, known in _KNOWN.items():
+        for key, value in spec[table].items():
+            if key not in known.split():
+                raise BenchError(f"{table}.{key} = {value!r}: bench has no {key}; leave it out")
+    for table, key, value in _ONLY:
+        if spec[table].get(key, value) != value:
+            wrong = spec[table][key]
+            raise BenchError(f"{table}.{key} = {wrong!r}: bench knows only {value!r}")
+    if any(not isinstance(length, int) for length in spec["eval"]["test_lens"]):
+        raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
+    if set(task["definitions"]) - {"loss_nats", "perplexity", "bits_per_byte"}:
+        raise BenchError(
+            f"task.kind = {task['kind']!r} is scored by {task['primary_metric']}; "
+            "bench scores losses of text alone"
+        )
+
+
+class Checked(Encoding):
+    """An encoding whose hooks must return finite tensors of the right shapes."""
+
+    def __init__(self, inner: Encoding):
+        super().__init__(inner.shape)
+        self.inner = inner
+
+    def _tensor(self, hook: str, value, shape: tuple, text: str):
+        name = f"{type(self.inner).__name__}.{hook}"
+        if not isinstance(value, torch.Tensor):
+            raise BenchError(f"{name} returned {type(value).__name__}; expected a tensor {text}")
+        try:
+            fits = len(value.shape) == len(shape) and all(
+                want is None or have == want for have, want in zip(value.shape, shape)
+            )
+        except TypeError:
+            fits = False
+        if not fits:
+            want = [size if size is not None else "any" for size in shape]
+            raise BenchError(f"{name} returned shape {list(value.shape)}; expected {text} = {want}")
+        if not torch.isfinite(value).all():
+            raise BenchError(f"{name} returned NaN or infinity")
+        return value
+
+    def embed(self, x):
+        return self._tensor("embed", self.inner.embed(x), tuple(x.shape), "[B, L, D]")
+
+    def transform_qk(self, layer, q, k, hidden):
+        pair = self.inner.transform_qk(layer, q, k, hidden)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            name = type(self.inner).__name__
+            raise BenchError(f"{name}.transform_qk must return a pair, queries and keys")
+        shape = (*q.shape[:3], None)
+        new_q = self._tensor("transform_qk", pair[0], shape, "queries [B, H, L, E]")
+        shape = (*k.shape[:3], new_q.shape[-1])
+        return new_q, self._tensor("transform_qk", pair[1], shape, "keys [B, H, L, E]")
+
+    def _optional(self, hook: str, value, shape: tuple, text: str) -> Optional[torch.Tensor]:
+        return None if value is None else self._tensor(hook, value, shape, text)
+
+    def logits_bias(self, layer, length):
+        shape = (self.shape.n_heads, length, length)
+        value = self.inner.logits_bias(layer, length)
+        return self._optional("logits_bias", value, shape, "[H, L, L]")
+
+    def content_bias(self, layer, content: Content):
+        rows, heads, length, _ = content.q.shape
+        value = self.inner.content_bias(layer, content)
+        return self._optional("content_bias", value, (rows, heads, length, length), "[B, H, L, L]")
+
+    def output_bias(self, layer, content: Content, weights):
+        shape = tuple(content.raw_q.shape)
+        value = self.inner.output_bias(layer, content, weights)
+        return self._optional("output_bias", value, shape, "[B, H, L, E]")
+
+
+def make(encoding: type, shape: Shape, seed: int) -> Encoding:
+    """An encoding with the values that its class draws from this seed."""
+    if not (isinstance(encoding, type) and issubclass(encoding, Encoding)):
+        raise BenchError(f"{encoding!r} is no class derived from longreach.bench.Encoding")
+    torch.manual_seed(seed)
+    try:
+        return encoding(shape)
+    except TypeError as error:
+        raise BenchError(f"{encoding.__name__}(shape) failed: {error}") from error
+
+
+def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, tokens, longest: int):
+    """Refuses a class that cannot be compared. `tokens` [B, L] are of the training."""
+    name = encoding.__name__
+    made, again = make(encoding, shape, 1), make(encoding, shape, 1)
+    pairs = zip(made.parameters(), again.parameters())
+    if not all(torch.equal(a, b) for a, b in pairs):
+        raise BenchError(f"{name} draws other values each time: draw with torch's own generator")
+    model = Transformer(config, made)
+    model.start_from(weights)
+    model.encoding = Checked(made)
+    logits = model(tokens)
+    if not torch.equal(logits, model(tokens)):
+        raise BenchError(f"{name} is not deterministic: the same tokens gave other logits")
+    _check_causal(name, model, tokens, logits)
+    length = min(longest, made.max_position or longest)
+    with torch.no_grad():
+        row = tokens.flatten()[:1].repeat(1, length)
+        row[0, : min(length, tokens.shape[1])] = tokens[0, :length]
+        model(row)
+    logits.square().mean().backward()
+    own = dict(made.named_parameters())
+    if own and all(value.grad is None for value in own.values()):
+        frozen = ", ".join(own)
+        raise BenchError(f"{name} has parameters that nothing trains: {frozen} got no gradient")
+
+
+def _check_causal(name: str, model, tokens, logits) -> None:
+    """Every prefix must give the same whatever follows it."""
+    length = tokens.shape[1]
+    for cut in sorted({1, length // 3, length // 2, length - 1} - {0}):
+        other = tokens.clone()
+        other[:, cut:] = (other[:, cut:] + 1) % int(model.embedding.shape[0])
+        with torch.no_grad():
+            changed = (model(other)[:, :cut] - logits[:, :cut]).abs().max().item()
+        if changed > 1e-5:
+            raise BenchError(
+                f"{name} looks at later tokens: changing those from position {cut} on changed "
+                f"logits before it by {changed:.1e}"
+            )
