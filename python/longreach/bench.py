@@ -48,7 +48,7 @@ def run(
 ) -> List[dict]:
     """Trains and tests an encoding under a config of the program; returns the records.
 
-    `config` is a path or the name of a built-in config; its axes and variants are left aside.
+    `config` is a path; its axes and variants are left aside.
     `encoding` is a class derived from `Encoding`. `overrides` are `KEY=VALUE`, as on the command
     line. Raises `BenchError` for what cannot be compared, before anything is trained.
     """
@@ -58,9 +58,11 @@ def run(
     if not seeds or len(set(seeds)) != len(seeds):
         raise BenchError(f"seeds = {seeds}: give each seed once")
     nope = {"kind": "nope"}
-    jobs, starts = program.jobs(nope, seeds), program.initial(nope, seeds)
+    jobs = program.jobs(nope, seeds)
     spec = jobs[0]["job"]["spec"]
-    checks.check_config(spec, starts[0][0]["task"])
+    checks.check_config(spec)
+    starts = program.initial(nope, seeds)
+    checks.check_task(starts[0][0]["task"])
     first = _tensor(next(program.batches(jobs[0], 1))["inputs"])[:2]
     longest = jobs[0]["test_seq_lens"][-1]
     checks.check_encoding(encoding, _shape(spec), spec["model"], starts[0][1], first, longest)

@@ -18,7 +18,7 @@ _KNOWN = {
 _ONLY = [("model", "dropout", 0.0), ("train", "length", "fixed")]
 
 
-def check_config(spec: dict, task: dict) -> None:
+def check_config(spec: dict) -> None:
     """Refuses a config with features that the Python model lacks."""
     for table, known in _KNOWN.items():
         for key, value in spec[table].items():
@@ -30,6 +30,10 @@ def check_config(spec: dict, task: dict) -> None:
             raise BenchError(f"{table}.{key} = {wrong!r}: bench knows only {value!r}")
     if any(not isinstance(length, int) for length in spec["eval"]["test_lens"]):
         raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
+
+
+def check_task(task: dict) -> None:
+    """Refuses a task that is scored by more than losses. `task` is that of a record."""
     if set(task["definitions"]) - {"loss_nats", "perplexity", "bits_per_byte"}:
         raise BenchError(
             f"task.kind = {task['kind']!r} is scored by {task['primary_metric']}; "
@@ -122,7 +126,13 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
     with torch.no_grad():
         row = tokens.flatten()[:1].repeat(1, length)
         row[0, : min(length, tokens.shape[1])] = tokens[0, :length]
-        model(row)
+        try:
+            model(row)
+        except (RuntimeError, IndexError) as error:
+            raise BenchError(
+                f"{name} fails at the longest test length, {length} tokens: {error}. If it has no "
+                f"more positions than it was trained on, set max_position = {tokens.shape[1]}"
+            ) from error
     logits.square().mean().backward()
     own = dict(made.named_parameters())
     if own and all(value.grad is None for value in own.values()):

@@ -24,9 +24,10 @@ class Program:
         if not found:
             raise BenchError("no program `longreach` on PATH: pip install longreach, or set LONGREACH")
         self.path = str(pathlib.Path(found).resolve())
-        self.config = str(config)
-        if pathlib.Path(config).is_file():
-            self.config = str(pathlib.Path(config).resolve())
+        if not pathlib.Path(config).is_file():
+            hint = "`longreach new --from quickstart` writes one"
+            raise BenchError(f"config = {str(config)!r}: no such file; {hint}")
+        self.config = str(pathlib.Path(config).resolve())
         self.overrides = [f"{each}" for each in overrides]
         self.tables = {}
 
