@@ -1,0 +1,103 @@
+"""Tests of longreach.bench; skipped where torch or the program is missing.
+
+    LONGREACH=target/release/longreach PYTHONPATH=python python3 -m unittest discover python/tests
+"""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs/quickstart.toml"
+HAVE = importlib.util.find_spec("torch") and (
+    os.environ.get("LONGREACH") or shutil.which("longreach")
+)
+
+if HAVE:
+    import torch
+
+    from longreach import bench
+    from longreach.program import Program
+
+    class Wide(bench.Encoding):
+        def logits_bias(self, layer, length):
+            return torch.zeros(length, length)
+
+    class Broken(bench.Encoding):
+        def embed(self, x):
+            return x * float("nan")
+
+    class Later(bench.Encoding):
+        def embed(self, x):
+            return x + x.mean(1, keepdim=True)
+
+    class Dice(bench.Encoding):
+        def embed(self, x):
+            return x + torch.randn_like(x)
+
+    class Frozen(bench.Encoding):
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.idle = torch.nn.Parameter(torch.ones(3))
+
+    class Short(bench.Encoding):
+        def embed(self, x):
+            return x + torch.ones(64, 1)
+
+
+@unittest.skipUnless(HAVE, "needs torch and the program")
+class Bench(unittest.TestCase):
+    def test_the_python_model_trains_as_the_program_does(self):
+        for pe in ({"kind": "rope"}, {"kind": "kerple"}, {"kind": "learned", "max_position": 128}):
+            with self.subTest(pe["kind"]):
+                found = bench.self_check(Program(CONFIG, ["eval.test_lens=[64, 96]"]), pe, 5)
+                self.assertLess(max(found["losses"], found["scores"]), 1e-5)
+
+    def test_classes_that_cannot_be_compared_are_refused(self):
+        wrong = {
+            Wide: "returned shape [64, 64]",
+            Broken: "NaN",
+            Later: "later tokens",
+            Dice: "not deterministic",
+            Frozen: "nothing trains: idle",
+            Short: "set max_position = 64",
+            dict: "no class derived",
+        }
+        for encoding, words in wrong.items():
+            with self.subTest(encoding.__name__), self.assertRaises(bench.BenchError) as caught:
+                bench.run(CONFIG, encoding)
+            self.assertIn(words, str(caught.exception))
+
+    def test_configs_with_more_than_the_python_model_has_are_refused(self):
+        wrong = {
+            "model.dropout=0.1": "model.dropout = 0.1",
+            'train.length="uniform"': "train.length = 'uniform'",
+            'model.attention="linear"': "model.attention = 'linear'",
+            'task={ kind = "copy" }': "task.kind = 'copy'",
+            "eval.every=100": "eval.every = 100",
+        }
+        for override, words in wrong.items():
+            with self.subTest(override), self.assertRaises(bench.BenchError) as caught:
+                bench.run(CONFIG, bench.Encoding, overrides=[override])
+            self.assertIn(words, str(caught.exception))
+        with self.assertRaises(bench.BenchError):
+            bench.run("no-such.toml", bench.Encoding)
+
+    def test_seeds_are_runs_of_one_method(self):
+        short = ["train.steps=3", "eval.test_lens=[64, 96]", "task.eval_tokens=2048"]
+        with tempfile.TemporaryDirectory() as runs:
+            records = bench.run(CONFIG, bench.Encoding, [0, 1], runs, short)
+        for record in records:
+            self.assertNotIn("seal", record)
+            self.assertEqual(record["spec"]["source"], f"pytorch {torch.__version__}")
+            self.assertIn("(pytorch", record["labels"][0]["text"])
+            self.assertEqual([row["metrics"]["loss_nats"]["n"] for row in record["evals"]], [2048] * 2)
+        specs = [{**record["spec"], "seed": None} for record in records]
+        self.assertEqual(specs[0], specs[1])
+        self.assertNotEqual(records[0]["run_id"], records[1]["run_id"])
+
+
+if __name__ == "__main__":
+    unittest.main()
