@@ -93,7 +93,8 @@ class Bench(unittest.TestCase):
             self.assertNotIn("seal", record)
             self.assertEqual(record["spec"]["source"], f"pytorch {torch.__version__}")
             self.assertIn("(pytorch", record["labels"][0]["text"])
-            self.assertEqual([row["metrics"]["loss_nats"]["n"] for row in record["evals"]], [2048] * 2)
+            # 2048 bytes, less what does not fill a window of every length.
+            self.assertEqual([row["metrics"]["loss_nats"]["n"] for row in record["evals"]], [1920] * 2)
         specs = [{**record["spec"], "seed": None} for record in records]
         self.assertEqual(specs[0], specs[1])
         self.assertNotEqual(records[0]["run_id"], records[1]["run_id"])
