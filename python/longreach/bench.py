@@ -207,12 +207,11 @@ def _record(job: dict, start: dict, model, encoding: type, losses: List[float], 
     record that the initial weights came with: its task is that of this run."""
     source = f"pytorch {torch.__version__}"
     spec = json.loads(json.dumps(job["job"]["spec"]))
-    pe = {"kind": encoding.__name__, "source": source}
+    # The same for all seeds, so that they stay seeds of one method; numbers: self-check.json.
+    passed = f"passed: {proof['pe']['kind']}, {proof['steps']} steps, {TOLERANCE:.0e}"
+    pe = {"kind": encoding.__name__, "source": source, "self_check": passed}
     spec["model"]["pe"] = pe
     spec["eval"]["variants"] = [{"name": "trained", "pe": [pe] * len(spec["eval"]["test_lens"])}]
-    spec["source"] = source
-    # The same for all seeds, so that they stay seeds of one method; numbers: self-check.json.
-    spec["self_check"] = f"passed: {proof['pe']['kind']}, {proof['steps']} steps, {TOLERANCE:.0e}"
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     status = "ok" if len(losses) == spec["train"]["steps"] else "diverged"
     weights = hashlib.sha256()

@@ -91,7 +91,9 @@ class Bench(unittest.TestCase):
             records = bench.run(CONFIG, bench.Encoding, [0, 1], runs, short)
         for record in records:
             self.assertNotIn("seal", record)
-            self.assertEqual(record["spec"]["source"], f"pytorch {torch.__version__}")
+            pe = record["spec"]["model"]["pe"]
+            self.assertEqual(pe["source"], f"pytorch {torch.__version__}")
+            self.assertIn("passed", pe["self_check"])
             self.assertIn("(pytorch", record["labels"][0]["text"])
             # 2048 bytes, less what does not fill a window of every length.
             self.assertEqual([row["metrics"]["loss_nats"]["n"] for row in record["evals"]], [1920] * 2)
