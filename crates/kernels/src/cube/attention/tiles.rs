@@ -1,7 +1,7 @@
 //! Tiles in shared memory: loads with a rotation, stores with its inverse, products.
 //!
-//! Rows of queries, keys, values and their gradients lie there in fours of dimensions, each of which
-//! a unit reads at once: shared memory is read less often than units multiply.
+//! Rows of queries, keys, values and their gradients lie there in fours of dimensions, each of
+//! which a unit reads at once: shared memory is read less often than units multiply.
 
 use super::settings::{CUBE, Settings, UNITS};
 use crate::cube::pairs::{is_first, pair, partner};
