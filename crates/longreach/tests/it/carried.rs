@@ -38,7 +38,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("012-mobius-spread/experiment.toml", "0aaad1e5ca49cca7"),
     ("013-dropping-positions/base.toml", "c4398a7356b3de75"),
     ("014-dape/experiment.toml", "f33724702ca9469f"),
-    ("015-arithmetic/experiment.toml", "fb8f20d953d61718"),
+    ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
     ("016-far-turns/experiment.toml", "e4f54081c98e7204"),
     ("017-segments/experiment.toml", "d1ed594907f9a1c8"),
 ];
