@@ -79,7 +79,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 ///
 /// In words: a key that is missing or of another type, and kinds that are not here.
 pub fn read(file: &Value) -> Result<Published, String> {
-    // Models of text and images keep the text's part in a table of its own.
+    // Models of text and images have a separate table for text.
     let text = file.get("text_config").filter(|text| text.is_object());
     let config = text.unwrap_or(file).as_object();
     let model = Model(config.ok_or("is no JSON object")?);

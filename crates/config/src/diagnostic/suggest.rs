@@ -23,7 +23,7 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
         let name = foreign.key.rsplit('.').next()?;
         allowed.iter().find(|allowed| *allowed == name)
     };
-    // A word with a meaning of its own is not compared by its letters.
+    // Words that other programs give a meaning are not compared by their letters.
     if let (None, Some(foreign)) = (spelled, key(&word)) {
         return here(foreign).filter(|_| foreign.same).map(String::as_str);
     }

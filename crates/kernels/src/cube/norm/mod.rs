@@ -14,8 +14,8 @@ use kernels::{SUM_COLUMNS, Settings, norm_grad_kernel, norm_kernel, norm_sum_ker
 /// The widest rows: each unit keeps two sums for each of its columns.
 const WIDEST: usize = 2048;
 
-/// The most rows of units that share the rows of a part, each with partial sums of its own: enough
-/// to fill a large GPU. It depends on nothing else, so that a part gets the same bits alone and
+/// At most this many rows of units share the rows of a part, and each keeps partial sums: enough to
+/// fill a large GPU. The number depends on nothing else, so a part has the same bits alone and
 /// beside others.
 const MOST_PLACES: usize = 1024;
 
