@@ -57,16 +57,18 @@ fn input(shape: &[usize], seed: u64) -> Input {
 
 type Op<'a> = &'a dyn Fn(&[Tensor<4>]) -> Tensor<4>;
 
+fn leaves(device: &Device, inputs: &[Input]) -> Vec<Tensor<4>> {
+    let leaf = |(values, shape): &Input| {
+        let values: Vec<f32> = values.iter().map(|x| *x as f32).collect();
+        Tensor::from_data(TensorData::new(values, shape.clone()), device).require_grad()
+    };
+    inputs.iter().map(leaf).collect()
+}
+
 /// The output of `op` and the gradients of the sum of its products with fixed random numbers.
 fn run(device: &Device, inputs: &[Input], op: Op) -> Vec<Vec<f32>> {
     let device = device.clone().autodiff();
-    let leaves: Vec<Tensor<4>> = inputs
-        .iter()
-        .map(|(values, shape)| {
-            let values: Vec<f32> = values.iter().map(|x| *x as f32).collect();
-            Tensor::from_data(TensorData::new(values, shape.clone()), &device).require_grad()
-        })
-        .collect();
+    let leaves = leaves(&device, inputs);
     let output = op(&leaves);
     let shape = output.dims();
     let factors: Vec<f32> = noise(shape.iter().product(), 99)
@@ -653,17 +655,11 @@ fn check_product(device: &Device, matmul: Matmul, sizes: [usize; 3], op: Op) {
     let grad = noise(n * m, 99);
     let numbers = [&inputs[0].0[..], &inputs[1].0, &grad];
     let expected = rounded::products(matmul, numbers, sizes);
-    // Tensor cores drop bits of sums that additions in f32 keep: 4.8e-6 over 1100 terms on an H100.
-    // Factors rounded in another way would be off by 1e-4.
-    let tolerance = match matmul {
-        Matmul::F32 => 2e-6,
-        Matmul::Tf32 | Matmul::Bf16 => 1e-5,
-    };
     for (i, (result, expected)) in results.iter().zip(&expected).enumerate() {
         let result: Vec<f64> = result.iter().map(|x| f64::from(*x)).collect();
         let off = rounded::off(&result, expected);
         assert!(
-            off < tolerance,
+            off < 2e-6,
             "{matmul:?} {sizes:?}, result {i}: off by {off:e}"
         );
     }

@@ -20,43 +20,12 @@ struct Size {
     vocab: usize,
 }
 
-const SIZES: [Size; 4] = [
-    Size {
-        name: "small",
-        batch: 32,
-        length: 64,
-        width: 64,
-        inner: 256,
-        heads: 4,
-        vocab: 64,
-    },
-    Size {
-        name: "R",
-        batch: 32,
-        length: 128,
-        width: 128,
-        inner: 512,
-        heads: 4,
-        vocab: 64,
-    },
-    Size {
-        name: "32R",
-        batch: 64,
-        length: 512,
-        width: 512,
-        inner: 2048,
-        heads: 8,
-        vocab: 64,
-    },
-    Size {
-        name: "125M",
-        batch: 16,
-        length: 512,
-        width: 768,
-        inner: 3072,
-        heads: 12,
-        vocab: 26000,
-    },
+/// Names and sizes, in the order of the fields.
+const SIZES: [(&str, [usize; 6]); 4] = [
+    ("small", [32, 64, 64, 256, 4, 64]),
+    ("R", [32, 128, 128, 512, 4, 64]),
+    ("32R", [64, 512, 512, 2048, 8, 64]),
+    ("125M", [16, 512, 768, 3072, 12, 26000]),
 ];
 
 /// The least time of a call in milliseconds, over several rows of calls. A row ends when its last
@@ -78,14 +47,8 @@ fn least_ms(f: &dyn Fn() -> Tensor<4>) -> f64 {
 /// The same with the backward pass; a call gives the gradient of its first leaf.
 fn both_ways_ms(device: &Device, shapes: &[Vec<usize>], op: Op) -> f64 {
     let device = device.clone().autodiff();
-    let leaves: Vec<Tensor<4>> = shapes
-        .iter()
-        .zip(1..)
-        .map(|(shape, seed)| {
-            let values: Vec<f32> = input(shape, seed).0.iter().map(|x| *x as f32).collect();
-            Tensor::from_data(TensorData::new(values, shape.clone()), &device).require_grad()
-        })
-        .collect();
+    let inputs: Vec<Input> = shapes.iter().zip(1..).map(|(x, i)| input(x, i)).collect();
+    let leaves = leaves(&device, &inputs);
     least_ms(&|| {
         let grads = op(&leaves).sum().backward();
         leaves[0].grad(&grads).expect("a gradient")
@@ -116,7 +79,16 @@ fn times_beside_definitions() {
         "| size | operation | fused, ms | definition, ms | around both, ms | ratio without that |"
     );
     println!("|---|---|---|---|---|---|");
-    for size in &SIZES {
+    for (name, [batch, length, width, inner, heads, vocab]) in SIZES {
+        let size = &Size {
+            name,
+            batch,
+            length,
+            width,
+            inner,
+            heads,
+            vocab,
+        };
         if asked
             .as_ref()
             .is_none_or(|names| names.split(',').any(|name| name == size.name))
