@@ -9,6 +9,8 @@ const LARGE_CUBES: usize = 256;
 /// Cubes of small tiles, of which a multiprocessor runs several at a time, that a product should
 /// have: long sums are split for them.
 const SMALL_CUBES: usize = 1024;
+/// The most splits of a sum, which bounds the memory of their parts.
+const MOST_SPLITS: usize = 256;
 /// Terms that are multiplied between two tests of a loop: shared memory is read ahead in registers.
 pub(super) const UNROLLED: usize = 8;
 /// The most matrices of a product that are taken for models side by side.
@@ -102,7 +104,8 @@ fn splits(shape: &[usize], terms: usize) -> usize {
     };
     let [small, _] = Tile::SIZES;
     let tiles = rows.div_ceil(small) * columns.div_ceil(small);
-    let splits = (SMALL_CUBES / tiles).min(terms / LEAST_CHUNK);
+    let most = (SMALL_CUBES / tiles).min(MOST_SPLITS);
+    let splits = most.min(terms / LEAST_CHUNK);
     if splits < 4 { 1 } else { splits }
 }
 
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(equal_splits(&[4096, 384], 128), 1);
         for terms in [1024, 1025, 4095, 100_000] {
             let chunk = chunk(&[64, 64], terms);
-            assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 21);
+            assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 20);
         }
     }
 
