@@ -134,14 +134,9 @@ pub(super) fn query_kernel(
     let seen = call.seen(first + s.rows);
     for tile in 0..seen.div_ceil(s.columns) {
         let first_key = tile * s.columns;
-        call.load_keys(&mut tiles.other, place, (first_key, seen), s.columns, s);
-        call.load_values(
-            &mut tiles.other_values,
-            place,
-            (first_key, seen),
-            s.columns,
-            s,
-        );
+        let keys = (first_key, seen);
+        call.load_keys(&mut tiles.other, place, keys, s.columns, s);
+        call.load_values(&mut tiles.other_values, place, keys, s.columns, s);
         sync_cube();
         let corner = (first, first_key);
         cell_grads(
@@ -163,18 +158,8 @@ pub(super) fn query_kernel(
     // The tile of queries is not read any more.
     put_rows(&sums, &mut tiles.own, call.scale, s);
     sync_cube();
-    let from = &tiles.own;
-    store(
-        from,
-        q_grad,
-        &call.tables,
-        call.q_at,
-        place,
-        first,
-        s.rows,
-        QUERY_TABLE,
-        s,
-    );
+    let (from, tables, at) = (&tiles.own, &call.tables, call.q_at);
+    store(from, q_grad, tables, at, place, first, QUERY_TABLE, s);
 }
 
 /// The gradients of one tile (x) of keys and of values of one head (y) and batch (z): one cube
@@ -303,11 +288,7 @@ fn key_grads(
     put_rows(&v_sums, &mut tiles.own_values, 1.0, s);
     sync_cube();
     let (from, tables) = (&tiles.own, &call.tables);
-    store(
-        from, k_grad, tables, call.k_at, place, first, s.rows, KEY_TABLE, s,
-    );
+    store(from, k_grad, tables, call.k_at, place, first, KEY_TABLE, s);
     let from = &tiles.own_values;
-    store(
-        from, v_grad, tables, call.v_at, place, first, s.rows, None, s,
-    );
+    store(from, v_grad, tables, call.v_at, place, first, None, s);
 }

@@ -25,14 +25,9 @@ fn add_tile(
     let seen = call.seen(call.queries());
     call.load_queries(&mut tiles.own, place, first.0, s.rows, s);
     rows.load(&mut tiles.own_values, place, first.0, s.rows, s);
-    call.load_keys(&mut tiles.other, place, (first.1, seen), s.columns, s);
-    call.load_values(
-        &mut tiles.other_values,
-        place,
-        (first.1, seen),
-        s.columns,
-        s,
-    );
+    let keys = (first.1, seen);
+    call.load_keys(&mut tiles.other, place, keys, s.columns, s);
+    call.load_values(&mut tiles.other_values, place, keys, s.columns, s);
     sync_cube();
     let mut weights = zeros(cells);
     let mut grads = zeros(cells);

@@ -68,17 +68,8 @@ impl Call {
         #[comptime] s: Settings,
     ) {
         let rows = (first, self.queries());
-        load(
-            to,
-            &self.q,
-            &self.tables,
-            self.q_at,
-            place,
-            rows,
-            count,
-            QUERY_TABLE,
-            s,
-        );
+        let (from, tables, at) = (&self.q, &self.tables, self.q_at);
+        load(to, from, tables, at, place, rows, count, QUERY_TABLE, s);
     }
 
     /// Loads `count` keys of a batch and head, rotated. `rows` are the first and the end: from
@@ -91,17 +82,8 @@ impl Call {
         #[comptime] count: usize,
         #[comptime] s: Settings,
     ) {
-        load(
-            to,
-            &self.k,
-            &self.tables,
-            self.k_at,
-            place,
-            rows,
-            count,
-            KEY_TABLE,
-            s,
-        );
+        let (from, tables, at) = (&self.k, &self.tables, self.k_at);
+        load(to, from, tables, at, place, rows, count, KEY_TABLE, s);
     }
 
     /// Loads `count` values, likewise.
@@ -113,17 +95,8 @@ impl Call {
         #[comptime] count: usize,
         #[comptime] s: Settings,
     ) {
-        load(
-            to,
-            &self.v,
-            &self.tables,
-            self.v_at,
-            place,
-            rows,
-            count,
-            None,
-            s,
-        );
+        let (from, tables, at) = (&self.v, &self.tables, self.v_at);
+        load(to, from, tables, at, place, rows, count, None, s);
     }
 
     /// The logit of a query and a key from their product: [`LOWEST`] where the key is hidden or

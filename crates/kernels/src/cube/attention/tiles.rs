@@ -85,8 +85,7 @@ pub(super) fn load(
     }
 }
 
-/// Stores `count` rows that lie in shared memory, from row `first` on, rotated back by table
-/// `table`.
+/// Stores the rows of a tile in shared memory, from row `first` on, rotated back by table `table`.
 #[cube]
 #[allow(
     clippy::too_many_arguments,
@@ -103,20 +102,19 @@ pub(super) fn store(
     at: u32,
     place: (usize, usize),
     first: usize,
-    #[comptime] count: usize,
     #[comptime] table: Option<usize>,
     #[comptime] s: Settings,
 ) {
     let at = at as usize + place.0 * to.stride(0) + place.1 * to.stride(1);
     let (length, row_stride, dim_stride) = (to.shape(2), to.stride(2), to.stride(3));
     let group = group_of(tables, place.0, to.shape(0));
-    let steps = comptime![(count * s.padded).div_ceil(CUBE)];
+    let steps = comptime![(s.rows * s.padded).div_ceil(CUBE)];
     for step in 0..steps {
         let i = step * CUBE + UNIT_POS as usize;
         let row = i / s.padded;
         let dim = i % s.padded;
         let position = first + row;
-        if row < count && position < length && dim < s.head_dim {
+        if row < s.rows && position < length && dim < s.head_dim {
             let start = row * comptime![s.stride()];
             let mut x = one_of(from, start, dim);
             if comptime![table.is_some() && s.pairs > 0] {
