@@ -316,6 +316,7 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     }
     let gone =
         matches!(&change, Change::Delete) || matches!(&change, Change::Raw(value) if value == "{}");
+    let number = matches!(&change, Change::Raw(value) if value.parse::<f64>().is_ok());
     // The error for a missing required key of a variant names the variant.
     if let [eval, variants, number, ..] = path
         && gone
@@ -328,8 +329,10 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
         "pe:log_scaling.form" if gone => &["model.pe.init_scale", "model.pe.strength"],
-        // Only tau = "auto" has a length.
-        "scaling:evq_cosh.tau" => &["model.pe.scaling.original_max_position_embeddings"],
+        // Only tau = "auto" has a length: with a number in its place the length is one too many.
+        "scaling:evq_cosh.tau" if gone || number => {
+            &["model.pe.scaling.original_max_position_embeddings"]
+        }
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
         // A file with the default name is missing, and the error names the list that is written.
         "task:jsonl.train" if gone => &["task.test"],
