@@ -13,6 +13,13 @@ use toml::{Table, Value};
 /// Keys that say which type a table has.
 const TAGS: [&str; 2] = ["kind", "by"];
 
+/// The hint for a name that is like no other.
+const LATER: &str = concat!(
+    "longreach ",
+    env!("CARGO_PKG_VERSION"),
+    " does not know it; a config written for a later version needs that version"
+);
+
 /// Moves `kind`, or else `by`, to the front of every table, in place and at any depth: types tagged
 /// by it are read as a stream.
 pub fn normalise(table: &mut Table) {
@@ -193,7 +200,9 @@ impl Refusal<'_> {
         let stale = self.stale_kind(&above, &path);
         let exact = stale.or_else(|| foreign::key_help(name, &known));
         let near = || Some(format!("did you mean `{}`?", closest(name, &known)?));
-        let help = near().or_else(|| self.uneven_axis(&above, &found));
+        let help = near()
+            .or_else(|| self.uneven_axis(&above, &found))
+            .unwrap_or_else(|| LATER.to_owned());
         let problem = Problem::UnknownKey {
             name: name.to_owned(),
             table: TableName::from(&above),
@@ -205,7 +214,7 @@ impl Refusal<'_> {
             .with_axis(&found);
         match exact {
             Some(help) => error.with_exact_help(help),
-            None => error.with_help(help.unwrap_or_default()),
+            None => error.with_help(help),
         }
     }
 
@@ -294,7 +303,10 @@ impl Refusal<'_> {
         let name = name.to_owned();
         let of_scaling = above.last() == "scaling";
         let exact = foreign::kind_help(&name, &known, of_scaling);
-        let help = closest(&name, &known).map(|meant| format!("did you mean `{meant}`?"));
+        let help = closest(&name, &known).map_or_else(
+            || LATER.to_owned(),
+            |meant| format!("did you mean `{meant}`?"),
+        );
         let problem = if refusal.path.last() == "kind" && !above.is_root() {
             Problem::UnknownKind { name, table: above }
         } else {
@@ -304,7 +316,7 @@ impl Refusal<'_> {
         let error = refusal.value_error(problem).with_allowed(known.join(", "));
         match exact {
             Some(help) => error.with_exact_help(help),
-            None => error.with_help(help.unwrap_or_default()),
+            None => error.with_help(help),
         }
     }
 
