@@ -2,6 +2,7 @@
 
     import longreach
 
+    longreach.__version__                                  # that of the program
     records = longreach.records("runs/quickstart")         # a list of dictionaries
     rows = longreach.scores(records)                       # for pandas.DataFrame or polars.DataFrame
     model = longreach.load("runs/quickstart/0123456789abcdef")
@@ -16,6 +17,7 @@ and yarn, both norms, both activations, blocks without an MLP, causal and bidire
 attention. It refuses everything else by name.
 """
 
+import importlib.metadata
 import json
 import math
 import pathlib
@@ -27,6 +29,15 @@ NORM_EPS = 1e-5
 
 class Unsupported(ValueError):
     """A run that this file cannot rebuild."""
+
+
+def __getattr__(name):
+    if name == "__version__":
+        try:
+            return importlib.metadata.version("longreach")
+        except importlib.metadata.PackageNotFoundError:
+            raise AttributeError("a copy of longreach that was not installed has no version") from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # Records

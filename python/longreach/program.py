@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from typing import Iterator
 
@@ -20,7 +21,10 @@ class Program:
     """The program `longreach` with one config. `overrides` are KEY=VALUE as on its command line."""
 
     def __init__(self, config, overrides=()):
-        found = os.environ.get("LONGREACH") or shutil.which("longreach")
+        # An environment may be used without being activated: its programs lie beside its Python.
+        beside = os.path.dirname(sys.executable)
+        found = os.environ.get("LONGREACH") or shutil.which("longreach", path=beside)
+        found = found or shutil.which("longreach")
         if not found:
             raise BenchError("no program `longreach` on PATH: pip install longreach, or set LONGREACH")
         self.path = str(pathlib.Path(found).resolve())
