@@ -111,6 +111,10 @@ fn recorded_run(
         let help = "it is relative to the config";
         refuse(cell, &problem, "a directory of runs", help)
     })?;
+    // With `half_seeds` a seed has two runs, and the weights of the whole one are meant.
+    if found.len() > 1 {
+        found.retain(|(.., record)| record.half_of.is_none());
+    }
     if found.len() == 1 {
         return Ok(found.remove(0));
     }

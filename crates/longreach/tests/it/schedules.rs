@@ -228,7 +228,12 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
     exits(
         &base.longreach(
             "run",
-            &["seeds=[0,1]", "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]"],
+            &[
+                "seeds=[0,1]",
+                // A run with half the steps is there too, and is not the one that is meant.
+                "half_seeds=[0]",
+                "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]",
+            ],
         ),
         0,
     );
@@ -254,6 +259,7 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
         let their_job: serde_json::Value =
             serde_json::from_slice(&std::fs::read(theirs.join("job.json")).unwrap()).unwrap();
         assert_eq!(job["spec"]["seed"], their_job["spec"]["seed"]);
+        assert!(their_job["half_of"].is_null());
         assert_eq!(
             job["spec"]["train"]["start_from"]["run_id"],
             their_job["run_id"]
