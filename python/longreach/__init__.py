@@ -1,16 +1,19 @@
-"""Reads what Longreach writes: records, scores, and trained models as PyTorch modules.
+"""Runs Longreach, and reads what it writes: scores, records, and trained models in PyTorch.
 
     import longreach
 
-    longreach.__version__                                  # that of the program
+    frame = longreach.run("quickstart", seeds=[0, 1])      # trains; scores as a DataFrame
+    frame.plot()                                           # in the colours of the report
+    frame = longreach.frame("runs/quickstart")             # the scores of what has run
     records = longreach.records("runs/quickstart")         # a list of dictionaries
     rows = longreach.scores(records)                       # for pandas.DataFrame or polars.DataFrame
     model = longreach.load("runs/quickstart/0123456789abcdef")
     logits = model(torch.tensor([[72, 101, 108, 108, 111]]))   # [rows, tokens, vocab_size]
 
-One file; copy it where you need it. `records` and `scores` need
-nothing else, `load` needs numpy, safetensors and torch. The weights' layout is in docs/interop.md;
-`scripts/interop` checks the logits against those of Longreach.
+`run` needs the program, `run` and `frame` pandas, `plot` matplotlib. The rest is this file, which
+can be copied: `records` and `scores` need nothing else, `load` needs numpy, safetensors and torch.
+The weights' layout is in docs/interop.md; `scripts/interop` checks the logits against those of
+Longreach. `longreach.bench` trains encodings that are written in PyTorch.
 
 `load` knows the encodings nope, rope, alibi, learned, sinusoidal and t5, the scalings linear, ntk
 and yarn, both norms, both activations, blocks without an MLP, causal and bidirectional softmax
@@ -21,6 +24,10 @@ import importlib.metadata
 import json
 import math
 import pathlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .frames import RunError, draw, frame, run  # noqa: F401
 
 RECORD = "record.json"
 WEIGHTS = "weights.safetensors"
@@ -32,6 +39,10 @@ class Unsupported(ValueError):
 
 
 def __getattr__(name):
+    if name in ("RunError", "draw", "frame", "run"):
+        from . import frames
+
+        return getattr(frames, name)
     if name == "__version__":
         try:
             return importlib.metadata.version("longreach")

@@ -2,14 +2,12 @@
 
 import concurrent.futures
 import json
-import os
 import pathlib
-import shutil
 import subprocess
-import sys
 import tempfile
 from typing import Iterator
 
+from .call import NO_PROGRAM, find_program, toml
 from .model import read_weights
 
 
@@ -21,13 +19,9 @@ class Program:
     """The program `longreach` with one config. `overrides` are KEY=VALUE as on its command line."""
 
     def __init__(self, config, overrides=()):
-        # An environment may be used without being activated: its programs lie beside its Python.
-        beside = os.path.dirname(sys.executable)
-        found = os.environ.get("LONGREACH") or shutil.which("longreach", path=beside)
-        found = found or shutil.which("longreach")
-        if not found:
-            raise BenchError("no program `longreach` on PATH: pip install longreach, or set LONGREACH")
-        self.path = str(pathlib.Path(found).resolve())
+        self.path = find_program()
+        if self.path is None:
+            raise BenchError(NO_PROGRAM)
         if not pathlib.Path(config).is_file():
             hint = "`longreach new --from quickstart` writes one"
             raise BenchError(f"config = {str(config)!r}: no such file; {hint}")
@@ -43,7 +37,7 @@ class Program:
 
     def _values(self, pe: dict, seeds: list, more=()) -> list:
         # Without the axes, so that a config for many methods gives one run for each seed.
-        fixed = ["axes={}", f"model.pe={_toml(pe)}", "eval.variants=[]", f"seeds={_toml(seeds)}"]
+        fixed = ["axes={}", f"model.pe={toml(pe)}", "eval.variants=[]", f"seeds={toml(seeds)}"]
         return [self.config, *fixed, *self.overrides, *more]
 
     def jobs(self, pe: dict, seeds: list) -> list:
@@ -89,7 +83,7 @@ class Program:
             self.tables = {each["key"]: each["value"] for each in shown["values"]}
         keys = {key[5:]: value for key, value in self.tables.items() if key.startswith("task.")}
         kind = keys.pop("kind")
-        return [kind, *(f"{k}={_toml(v)}" for k, v in keys.items() if v is not None)]
+        return [kind, *(f"{k}={toml(v)}" for k, v in keys.items() if v is not None)]
 
     def rows(self, job: dict, length: int, count: int, *which: str) -> dict:
         """Rows of the task: `inputs`, `targets`, `counted`, lists of `count` rows."""
@@ -119,12 +113,3 @@ class Program:
         """The test set of a length."""
         seed = str(job["job"]["spec"]["eval"]["seed"])
         return self.rows(job, length, count, "--test", "--seed", seed)
-
-
-def _toml(value) -> str:
-    if isinstance(value, dict):
-        inside = (f"{key} = {_toml(each)}" for key, each in value.items() if each is not None)
-        return "{ " + ", ".join(inside) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)

@@ -1,0 +1,285 @@
+"""Sweeps and their scores in a notebook: `longreach.run` and `longreach.frame`.
+
+    import longreach
+
+    frame = longreach.run("quickstart", seeds=[0, 1], train={"steps": 200})
+    frame[frame.status == "ok"].groupby(["method", "test_len"]).value.mean()
+    frame.plot()                                           # perplexity by test length
+
+`run` needs the program, `frame` pandas, and `plot` matplotlib too.
+"""
+
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Iterator, Optional, Union
+
+from .call import NO_PROGRAM, find_program, toml
+
+Place = Union[str, "os.PathLike[str]"]
+
+# Okabe and Ito's, with grey for yellow: the colours of the reports, in their order.
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000", "#808080"]
+MARKERS = ["o", "s", "^", "D", "v", "o", "P", "<"]
+# Metrics of which less is better, so that a figure begins with one that every run has.
+FIRST = ["perplexity", "exact_match", "token_accuracy", "loss_nats"]
+# Sections of a record's spec that say what a run was, as columns.
+SECTIONS = ["task", "model", "train"]
+PERIOD = 0.5
+
+
+class RunError(RuntimeError):
+    """The program ended with an error. `code` is its exit code, the text is what it printed."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(text)
+        self.code = code
+
+
+def run(
+    config: Place,
+    *,
+    runs: Place = "runs",
+    device: str = "cpu",
+    jobs: Optional[int] = None,
+    progress: bool = True,
+    **overrides: Any,
+) -> "Any":
+    """Trains and evaluates what a config asks for and is not recorded yet, and gives its scores.
+
+    `config` is a file, or the name of a config that comes with the program. Overrides replace
+    values of it: `seeds=[0, 1]`, `train={"steps": 200}`, `**{"model.pe": {"kind": "alibi"}}`. A
+    dictionary with a `kind` replaces the whole table, any other one the keys that it has. The
+    result is `frame` of the directory of the experiment, below `runs`.
+
+    Interrupted (Ctrl-C, or the notebook's stop), the runs save themselves, and the same call
+    continues them. Raises `RunError` with what the program printed if it fails.
+    """
+    program = find_program()
+    if program is None:
+        raise RunError(1, NO_PROGRAM)
+    values = [f"{key}={toml(value)}" for key, value in _dotted(overrides)]
+    options = [str(config), *values, "--runs", str(runs), "--device", device]
+    check = subprocess.run([program, "check", *options, "--json"], text=True, capture_output=True)
+    if check.returncode:
+        raise RunError(check.returncode, check.stderr.strip())
+    plan = json.loads(check.stdout)
+    if jobs is not None:
+        options += ["--jobs", str(jobs)]
+    place = pathlib.Path(runs, plan["name"])
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        process = subprocess.Popen([program, "run", *options], stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            with _Bar(plan["name"], progress) as bar:
+                while process.poll() is None:
+                    bar.show(*_progress(program, place, len(plan["runs"])))
+                    time.sleep(PERIOD)
+                bar.show(*_progress(program, place, len(plan["runs"])))
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+        if process.returncode:
+            said.seek(0)
+            raise RunError(process.returncode, said.read().strip())
+    return frame(place)
+
+
+def frame(place: Place) -> "Any":
+    """The scores of a run, of a directory of runs, or of a file of records, as a DataFrame.
+
+    One row for each score: `run_id`, `experiment`, `method`, `seed`, `variant` (the encoding at test
+    time, `trained` for the one of the training), `train_len` and `test_len` (in the unit of the
+    task), `metric`, `value`, `n` (what it was averaged over), `status` (`ok`, or why there is no
+    number, with `reason`), `half` (a run with half the steps), and every key of the run's task,
+    model and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
+
+    The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
+    those of pandas.
+    """
+    from . import records
+
+    return _frame_type()(list(_rows(records(place))))
+
+
+def draw(frame: "Any", metric: Optional[str] = None, *, by: str = "method", ax: "Any" = None) -> "Any":
+    """Draws a metric by test length: one line for each method and variant, means over seeds.
+
+    `metric` is perplexity, or the first that the frame has. `by` is the column that tells lines
+    apart. Losses and perplexities are averaged in nats. Dots are single seeds. The dotted line is
+    the training length. Gives the axes of matplotlib.
+    """
+    import matplotlib.pyplot as pyplot
+
+    found = list(dict.fromkeys(frame.metric.dropna()))
+    if not found:
+        raise ValueError("no score to draw: the column `status` says why")
+    metric = metric or next((name for name in FIRST if name in found), found[0])
+    if metric not in found:
+        raise ValueError(f"no metric {metric!r}; there are: {', '.join(found)}")
+    rows = frame[(frame.metric == metric) & ~frame.half]
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(7, 4.2))
+    into, back = (math.log, math.exp) if metric == "perplexity" else (float, float)
+    lines = rows.groupby([by, "variant"], sort=False)
+    for at, ((name, variant), line) in enumerate(lines):
+        style = {"color": COLORS[at % len(COLORS)], "marker": MARKERS[at % len(MARKERS)]}
+        means = line.groupby("test_len").value.agg(lambda v: back(sum(map(into, v)) / len(v)))
+        label = str(name) if variant == "trained" else f"{name} + {variant}"
+        ax.plot(means.index, means.values, label=label, markersize=5, linewidth=1.6, **style)
+        if line.seed.nunique() > 1:
+            ax.plot(line.test_len, line.value, linestyle="", markersize=3, alpha=0.45, **style)
+    lengths = sorted(set(rows.test_len))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(lengths, [str(length) for length in lengths])
+    ax.minorticks_off()
+    if metric == "perplexity":
+        ax.set_yscale("log")
+        for axis in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            axis(lambda value, _: f"{value:g}")
+    for length in set(rows.train_len):
+        ax.axvline(length, color="#8a8a8a", linestyle=":", linewidth=1, zorder=0)
+    ax.set_xlabel("test length")
+    ax.set_ylabel(metric.replace("_", " "))
+    ax.grid(color="#e6e6e6", linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return ax
+
+
+def _rows(records: list) -> Iterator[dict]:
+    from . import method
+
+    for record in records:
+        spec = record["spec"]
+        config = {}
+        for section in SECTIONS:
+            config.update(_leaves(spec[section], f"{section}."))
+        base = {
+            "run_id": record["run_id"],
+            "experiment": record["experiment"],
+            "method": method(record),
+            "seed": record["seed"],
+            "half": record.get("half_of") is not None,
+        }
+        lengths = {"train_len": record["task"]["train_len"]}
+        none = {"metric": None, "value": math.nan, "n": 0}
+        if not record["evals"]:
+            yield {**base, **none, **lengths, "status": record["status"], "reason": None, **config}
+        for each in record["evals"]:
+            lengths["test_len"] = each["test_len"]
+            about = {"variant": each["variant"], **lengths}
+            end = {"status": each["status"], "reason": each.get("reason"), **config}
+            metrics = dict(each["metrics"])
+            if "loss_nats" in metrics:
+                loss = metrics["loss_nats"]["value"]
+                value = math.exp(loss) if loss < 709 else math.inf
+                metrics["perplexity"] = {**metrics["loss_nats"], "value": value}
+            for name, metric in metrics.items():
+                score = {"metric": name, "value": metric["value"], "n": metric["n"]}
+                yield {**base, **about, **score, **end}
+            if not metrics:
+                yield {**base, **about, **none, **end}
+
+
+def _leaves(table: dict, above: str = "") -> Iterator[tuple]:
+    """Dotted keys and values; lists and encodings are values, as JSON."""
+    for key, value in table.items():
+        path = f"{above}{key}"
+        if isinstance(value, dict) and "kind" not in value:
+            yield from _leaves(value, f"{path}.")
+        else:
+            plain = not isinstance(value, (dict, list))
+            yield path, value if plain else json.dumps(value)
+
+
+def _dotted(overrides: dict, above: str = "") -> Iterator[tuple]:
+    """Overrides as dotted keys: a table with a `kind` is one value."""
+    for key, value in overrides.items():
+        if isinstance(value, dict) and value and "kind" not in value and f"{above}{key}" != "axes":
+            yield from _dotted(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _progress(program: str, place: pathlib.Path, planned: int) -> tuple:
+    """Runs that have ended, runs in all, and the share of all steps that is done."""
+    status = subprocess.run([program, "status", str(place), "--json"], text=True, capture_output=True)
+    found = json.loads(status.stdout) if status.returncode == 0 else []
+    ended = sum(run["state"] in ("done", "diverged", "failed") for run in found)
+    steps = sum(run["steps"] for run in found)
+    done = sum(run["step"] for run in found)
+    known = len(found) / planned if planned else 1.0
+    return ended, max(planned, len(found)), min(known, 1.0) * done / steps if steps else 0.0
+
+
+class _Bar:
+    """One line that is written again: tqdm where it is installed, else plain text."""
+
+    def __init__(self, name: str, shown: bool):
+        self.name, self.shown, self.bar, self.last = name, shown, None, None
+
+    def __enter__(self) -> "_Bar":
+        if self.shown:
+            try:
+                from tqdm.auto import tqdm
+
+                form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
+                self.bar = tqdm(total=1.0, desc=self.name, bar_format=form)
+            except ImportError:
+                pass
+        return self
+
+    def show(self, ended: int, runs: int, share: float) -> None:
+        text = f"{ended} of {runs} runs"
+        if self.bar is not None:
+            self.bar.n = share
+            self.bar.set_postfix_str(text)
+        elif self.shown and (text, round(share, 2)) != self.last:
+            self.last = (text, round(share, 2))
+            print(f"\r{self.name}: {share:4.0%}, {text}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        elif self.shown:
+            print(file=sys.stderr)
+
+
+def _frame_type() -> type:
+    """The subclass of DataFrame, made when pandas is first asked for."""
+    if "Frame" not in globals():
+        import pandas
+
+        class Plot:
+            """Calls `draw`; everything else is pandas' own `plot`."""
+
+            def __init__(self, frame: "Any"):
+                self._frame = frame
+
+            def __call__(self, metric: Optional[str] = None, **options: "Any") -> "Any":
+                return draw(self._frame, metric, **options)
+
+            def __getattr__(self, name: str) -> "Any":
+                return getattr(pandas.DataFrame(self._frame).plot, name)
+
+        class Frame(pandas.DataFrame):
+            """Scores, one in each row. See `longreach.frame`."""
+
+            @property
+            def _constructor(self) -> type:
+                return Frame
+
+            @property
+            def plot(self) -> Plot:
+                return Plot(self)
+
+        Frame.__qualname__ = "Frame"
+        globals()["Frame"] = Frame
+    return globals()["Frame"]

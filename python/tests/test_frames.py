@@ -1,0 +1,112 @@
+"""Tests of longreach.run and longreach.frame; those that need pandas or the program are skipped
+without them.
+
+    LONGREACH=target/release/longreach PYTHONPATH=python python3 -m unittest discover python/tests
+"""
+
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import longreach
+from longreach import call, frames
+
+PANDAS = importlib.util.find_spec("pandas")
+MATPLOTLIB = PANDAS and importlib.util.find_spec("matplotlib")
+PROGRAM = os.environ.get("LONGREACH") or shutil.which("longreach")
+TINY = {"steps": 4, "batch_size": 2}
+SHORT = {"eval.test_lens": [64, 128], "task.eval_tokens": 2048}
+
+
+class Values(unittest.TestCase):
+    def test_values_are_written_as_toml(self):
+        for value, text in [
+            (True, "true"),
+            ([0, 1], "[0, 1]"),
+            ((1e-3,), "[0.001]"),
+            ({"kind": "rope", "base": None}, '{ kind = "rope" }'),
+            ({"model.pe": [{"kind": "nope"}]}, '{ "model.pe" = [{ kind = "nope" }] }'),
+            (pathlib.Path("a b"), '"a b"'),
+            (math.inf, "inf"),
+        ]:
+            self.assertEqual(call.toml(value), text)
+        with self.assertRaisesRegex(TypeError, "no value of a config"):
+            call.toml(object())
+
+    def test_tables_replace_keys_unless_they_have_a_kind(self):
+        given = {"train": {"adamw": {"beta2": 0.9}, "lr": 1}, "model.pe": {"kind": "rope"}}
+        expected = [("train.adamw.beta2", 0.9), ("train.lr", 1), ("model.pe", {"kind": "rope"})]
+        self.assertEqual(list(frames._dotted(given)), expected)
+        axes = {"axes": {"model.pe": [1]}}
+        self.assertEqual(list(frames._dotted(axes)), [("axes", {"model.pe": [1]})])
+
+    def test_a_module_has_only_what_it_has(self):
+        with self.assertRaisesRegex(AttributeError, "no attribute 'plots'"):
+            longreach.plots
+
+
+@unittest.skipUnless(PANDAS and PROGRAM, "needs pandas and the program")
+class Notebook(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+
+    def run_tiny(self, **more):
+        values = {"seeds": [0, 1], "train": TINY, **SHORT, **more}
+        return longreach.run("quickstart", runs=self.place.name, progress=False, **values)
+
+    def test_a_run_gives_the_scores_of_its_records(self):
+        frame = self.run_tiny()
+        records = longreach.records(self.place.name)
+        self.assertEqual(set(frame.run_id), {record["run_id"] for record in records})
+        self.assertEqual(len(frame), len(longreach.scores(records)))
+        self.assertEqual(set(frame["train.steps"]), {4})
+        self.assertEqual(set(frame.status), {"ok"})
+        loss = frame[frame.metric == "loss_nats"].value.map(math.exp)
+        perplexity = frame[frame.metric == "perplexity"].value
+        self.assertEqual(list(loss), list(perplexity))
+        # A second time nothing is trained, and the scores are the same.
+        self.assertEqual(list(self.run_tiny().value), list(frame.value))
+
+    def test_what_has_no_number_is_a_row_that_says_why(self):
+        axes = {"model.pe": [{"kind": "learned", "max_position": 64}]}
+        frame = self.run_tiny(axes=axes, **{"eval.variants": []})
+        none = frame[frame.test_len == 128]
+        self.assertEqual(set(none.status), {"unsupported"})
+        self.assertTrue(none.value.isna().all() and (none.n == 0).all())
+        self.assertIn("64", none.reason.iloc[0])
+
+    def test_mistakes_are_told_in_the_words_of_the_program(self):
+        with self.assertRaisesRegex(longreach.RunError, "did you mean `steps`") as mistake:
+            self.run_tiny(train={"stepz": 4})
+        self.assertEqual(mistake.exception.code, 2)
+        with self.assertRaisesRegex(longreach.RunError, "no such file"):
+            longreach.run("nothing.toml", runs=self.place.name)
+        with self.assertRaises(FileNotFoundError):
+            longreach.frame(pathlib.Path(self.place.name) / "nowhere")
+
+    @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
+    def test_a_figure_has_a_line_for_each_method_and_variant(self):
+        import matplotlib
+
+        matplotlib.use("agg")
+        frame = self.run_tiny()
+        ax = frame[frame.variant == "trained"].plot()
+        names = [text.get_text() for text in ax.get_legend().get_texts()]
+        self.assertEqual(set(names), set(frame.method))
+        line = next(line for line in ax.get_lines() if line.get_label() == "alibi")
+        rows = frame[(frame.method == "alibi") & (frame.test_len == 64)]
+        loss = rows[rows.metric == "loss_nats"].value
+        self.assertAlmostEqual(line.get_ydata()[0], math.exp(loss.mean()), places=9)
+        self.assertTrue(callable(frame.plot.scatter))
+        with self.assertRaisesRegex(ValueError, "perplexity"):
+            frame.plot("bleu")
+
+
+if __name__ == "__main__":
+    unittest.main()
