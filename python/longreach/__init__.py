@@ -103,12 +103,17 @@ def scores(records):
 # Models
 
 
-def load(run, variant="trained", test_len=None):
+def load(run, variant="trained", test_len=None, tables=None):
     """The trained model of a run's directory, in evaluation mode.
 
     `variant` and `test_len` choose one of the encodings that the run was evaluated under; scalings
-    with `factor = "auto"` differ between test lengths. Raises `Unsupported` for what this file
-    cannot rebuild, and RuntimeError if weights and record do not fit together.
+    with `factor = "auto"` differ between test lengths.
+
+    Encodings that this file does not know, and positions other than contiguous, come as tables of
+    the program: for up to `test_len` tokens (the first test length if there is none), from the file
+    `tables` or else from `longreach export --format tables`, which is called. Raises `Unsupported`
+    for what this file cannot rebuild, `tables.TableError` for encodings that read content, and
+    RuntimeError if weights and record do not fit together.
     """
     from safetensors.torch import load_file
 
@@ -117,18 +122,33 @@ def load(run, variant="trained", test_len=None):
     spec = record["spec"]
     config = dict(spec["model"])
     config["pe"], positions = _encoding(spec, variant, test_len)
-    model = build(config, positions)
-    model.load_state_dict(load_file(str(run / WEIGHTS)), strict=True)
+    weights = load_file(str(run / WEIGHTS))
+    encoding = None
+    if tables is not None or _unknown_encoding(config["pe"], positions):
+        from . import tables as module
+
+        at = test_len or spec["eval"]["test_lens"][0]
+        read = tables is not None
+        encoding = module.Tables(tables, variant, at) if read else module.export(run, variant, at)
+        if encoding.run_id != record["run_id"]:
+            raise module.TableError(f"{tables} is of run {encoding.run_id}, not {record['run_id']}")
+        weights = {name: each for name, each in weights.items() if not name.startswith("encoding.")}
+    model = build(config, positions, encoding)
+    model.load_state_dict(weights, strict=True)
     return model.eval()
 
 
-def build(config, positions=None):
-    """A model without weights from `spec["model"]` of a record."""
+def build(config, positions=None, encoding=None):
+    """A model without weights from `spec["model"]` of a record. `encoding` is one in place of that
+    of the record, with the hooks of `tables.Tables`."""
     import torch
     from torch import nn
     from torch.nn import functional
 
-    _check(config, positions)
+    _check(config)
+    unknown = encoding is None and _unknown_encoding(config["pe"], positions)
+    if unknown:
+        raise Unsupported(unknown)
     d, heads, head_dim = config["d_model"], config["n_heads"], config["head_dim"]
     inner, ff, vocab = heads * head_dim, config["d_ff"], config["vocab_size"]
     pe = config["pe"]
@@ -185,7 +205,7 @@ def build(config, positions=None):
             high = (low + 1).clamp(max=most - 1).long()
             return self.table[low.long()] * (1 - upper) + self.table[high] * upper
 
-        def transform(self, q, k):
+        def transform(self, q, k, layer):
             """Queries and keys, `[rows, heads, tokens, head_dim]`."""
             if pe["kind"] == "t5" and not pe["scaled"]:
                 return q * math.sqrt(head_dim), k
@@ -201,7 +221,7 @@ def build(config, positions=None):
             cos, sin = (angles.cos() * factor).to(q), (angles.sin() * factor).to(q)
             return tuple(_rotate(x, cos, sin, pe["layout"]) for x in (q, k))
 
-        def bias(self, length):
+        def bias(self, length, layer):
             """Added to the logits, `[heads, tokens, tokens]`, or None."""
             positions = torch.arange(length)
             relative = positions[None, :] - positions[:, None]  # key - query
@@ -216,8 +236,9 @@ def build(config, positions=None):
             return None
 
     class Attention(nn.Module):
-        def __init__(self):
+        def __init__(self, layer):
             super().__init__()
+            self.layer = layer
             self.qkv = parameter(d, 3 * inner)
             self.output = parameter(inner, d)
             if config.get("qk_norm", "none") != "none":
@@ -232,9 +253,9 @@ def build(config, positions=None):
             if hasattr(self, "q_norm"):
                 q, k = self.q_norm(q), self.k_norm(k)
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-            q, k = encoding.transform(q, k)
+            q, k = encoding.transform(q, k, self.layer)
             logits = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
-            bias = encoding.bias(length)
+            bias = encoding.bias(length, self.layer)
             if bias is not None:
                 logits = logits + bias
             if config.get("mask", "causal") == "causal":
@@ -257,10 +278,10 @@ def build(config, positions=None):
             return functional.gelu(x @ self.up) @ self.down  # the exact form, with erf
 
     class Block(nn.Module):
-        def __init__(self):
+        def __init__(self, layer):
             super().__init__()
             self.attention_norm = Norm(config["norm"], d)
-            self.attention = Attention()
+            self.attention = Attention(layer)
             if config.get("mlp") != "none":
                 self.mlp_norm = Norm(config["norm"], d)
                 self.mlp = Mlp()
@@ -276,8 +297,8 @@ def build(config, positions=None):
             super().__init__()
             self.config = config
             self.embedding = parameter(vocab, d)
-            self.encoding = Encoding()
-            self.blocks = nn.ModuleList(Block() for _ in range(config["n_layers"]))
+            self.encoding = Encoding() if encoding is None else encoding
+            self.blocks = nn.ModuleList(Block(layer) for layer in range(config["n_layers"]))
             self.final_norm = Norm(config["norm"], d)
             if not config["tied_head"]:
                 self.head = parameter(d, vocab)
@@ -312,20 +333,24 @@ _KINDS = ("nope", "rope", "alibi", "learned", "sinusoidal", "t5")
 _SCALINGS = ("linear", "ntk", "yarn")
 
 
-def _check(config, positions):
-    pe = config["pe"]
+def _unknown_encoding(pe, positions):
+    """Why this file does not know an encoding by itself, or None."""
     if pe["kind"] not in _KINDS:
-        raise Unsupported(f"encoding {pe['kind']!r}; allowed: {', '.join(_KINDS)}")
+        return f"encoding {pe['kind']!r}; allowed: {', '.join(_KINDS)}"
     scaling = pe.get("scaling")
     if scaling and scaling["kind"] not in _SCALINGS:
-        raise Unsupported(f"scaling {scaling['kind']!r}; allowed: {', '.join(_SCALINGS)}")
+        return f"scaling {scaling['kind']!r}; allowed: {', '.join(_SCALINGS)}"
     # Left out of a record where they change nothing.
     for table, keys in ((pe, ("slope_scale", "asymmetric")), (scaling or {}, ("scale_logits",))):
         for key in keys:
             if key in table:
-                raise Unsupported(f"{table['kind']} with {key}; allowed: without it")
+                return f"{table['kind']} with {key}; allowed: without it"
     if positions and positions.get("kind", "contiguous") != "contiguous":
-        raise Unsupported(f"positions {positions['kind']!r}; allowed: contiguous")
+        return f"positions {positions['kind']!r}; allowed: contiguous"
+    return None
+
+
+def _check(config):
     if config.get("attention", "softmax") != "softmax":
         raise Unsupported(f"attention {config['attention']!r}; allowed: softmax")
     known = {

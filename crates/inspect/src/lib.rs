@@ -19,6 +19,7 @@ pub mod published;
 pub mod request;
 mod rotary_pictures;
 mod subject;
+pub mod tables;
 mod text;
 
 use crate::inspection::{Inspection, Model};

@@ -200,9 +200,10 @@ impl Refusal<'_> {
         let stale = self.stale_kind(&above, &path);
         let exact = stale.or_else(|| foreign::key_help(name, &known));
         let near = || Some(format!("did you mean `{}`?", closest(name, &known)?));
+        let later = || if known.is_empty() { "" } else { LATER }.to_owned();
         let help = near()
             .or_else(|| self.uneven_axis(&above, &found))
-            .unwrap_or_else(|| LATER.to_owned());
+            .unwrap_or_else(later);
         let problem = Problem::UnknownKey {
             name: name.to_owned(),
             table: TableName::from(&above),

@@ -1,30 +1,34 @@
 //! `longreach export`: records and runs in the formats of other programs.
 
 mod logits;
+mod tables;
 mod tensorboard;
 mod tokenizer;
+mod trained;
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use clap::ValueEnum;
 use experiment::device::DeviceName;
 use experiment::runs_on_disk::selection::{self, Run};
+use safetensors::tensor::{Dtype, TensorView};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::units::count;
 
-/// Write the curves of runs for TensorBoard, or the logits or tokenizer of a run
+/// Write the curves of runs for TensorBoard, or the logits, tables or tokenizer of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directories with runs, records, or .jsonl files of records; for logits and tokenizer the
-    /// directory of a run
+    /// Directories with runs, records, or .jsonl files of records; for logits, tables and tokenizer
+    /// the directory of a run
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// What to write
     #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// The directory to write to; for logits and tokenizer the file
+    /// The directory to write to; for logits, tables and tokenizer the file
     #[arg(long, value_name = "PATH")]
     out: PathBuf,
     /// Read experiments at any level below a directory
@@ -33,7 +37,13 @@ pub struct Args {
     /// Rows of each test set whose logits are written
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     rows: u16,
-    /// The device that computes logits
+    /// Only this variant, for logits and tables
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// Only these test lengths, for logits and tables
+    #[arg(long, value_name = "LENGTHS", value_delimiter = ',')]
+    lengths: Vec<usize>,
+    /// The device that computes logits and tables
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
 }
@@ -46,6 +56,9 @@ enum Format {
     /// Tokens and logits of a trained run at each test length, as safetensors: to check a model
     /// rebuilt elsewhere
     Logits,
+    /// What the encoding of a run does at each test length, as safetensors: what is added to the
+    /// input, cos and sin, biases, by layer and head
+    Tables,
     /// The tokenizer of a run on text with level = "bpe", as Hugging Face's tokenizer.json
     Tokenizer,
 }
@@ -53,6 +66,7 @@ enum Format {
 const EXAMPLES: &str = r#"Examples:
   longreach export runs/quickstart --format tensorboard --out logs && tensorboard --logdir logs
   longreach export runs/quickstart/0123 --format logits --out logits.safetensors
+  longreach export runs/quickstart/0123 --format tables --out tables.safetensors --lengths 1024
   longreach export runs/words/0123 --format tokenizer --out tokenizer.json
 
 What the files hold, and how to read them in Python: docs/interop.md"#;
@@ -62,13 +76,14 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// # Errors
 ///
 /// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if one holds more
-/// than one level of experiments or, for logits and tokenizers, more than one run;
+/// than one level of experiments or, for all but tensorboard, more than one run;
 /// [`Exit::Device`];
 /// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let written = match arguments.format {
         Format::Tensorboard => write_events(arguments)?,
         Format::Logits => logits::write(arguments)?,
+        Format::Tables => tables::write(arguments)?,
         Format::Tokenizer => tokenizer::write(arguments)?,
     };
     console::print(&written);
@@ -100,6 +115,25 @@ fn write_events(arguments: &Args) -> Result<String, Failure> {
         out.display(),
         read_and_left_out(&found)
     ))
+}
+
+/// Tensors of one file: name, type, shape and little-endian bytes.
+type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+
+/// Writes tensors with one value of metadata: the format keeps no order of several.
+fn write_tensors(
+    request: &Args,
+    tensors: &Tensors,
+    (key, value): (&str, String),
+) -> Result<(), Failure> {
+    let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
+        let view = TensorView::new(*dtype, shape.clone(), bytes).map_err(Failure::bug)?;
+        Ok((name.clone(), view))
+    });
+    let views = views.collect::<Result<Vec<_>, Failure>>()?;
+    let metadata = HashMap::from([(key.to_owned(), value)]);
+    let bytes = safetensors::serialize(views, Some(metadata)).map_err(Failure::bug)?;
+    write_file(&request.out, &bytes)
 }
 
 /// Writes a file as a whole, creating its directory.

@@ -41,6 +41,7 @@ mod stages;
 mod start;
 mod step_scores;
 mod stop;
+mod tables;
 mod tampering;
 mod texts;
 mod together;

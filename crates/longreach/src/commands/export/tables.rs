@@ -1,0 +1,109 @@
+//! What the encoding of a trained run does at each test length, as tables of numbers.
+
+use crate::commands::export::trained::Trained;
+use crate::commands::export::{Args, Tensors, write_tensors};
+use inspect::tables::{Layer, Table, Turn, tables};
+use safetensors::tensor::Dtype;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use support::exit::{Exit, Failure};
+use tiny_transformer::{AttentionKind, Mask};
+
+/// Writes the tables of every variant and test length, which docs/interop.md describes; returns a
+/// line about the file.
+///
+/// # Errors
+///
+/// As [`Trained::open`], [`Exit::Config`] for an encoding that reads content, and
+/// [`Exit::Resources`].
+pub fn write(request: &Args) -> Result<String, Failure> {
+    let trained = Trained::open(request, "tables")?;
+    let transformer = &trained.spec.model.transformer;
+    if transformer.attention != AttentionKind::Softmax {
+        let problem = "linear attention applies encodings in another way";
+        return Err(refused("attention", problem));
+    }
+    let causal = transformer.mask == Mask::Causal;
+    let shape = transformer.shape();
+    let (mut tensors, mut sets) = (Tensors::new(), BTreeMap::new());
+    for set in trained.test_sets(1) {
+        let set = set?;
+        let (facts, positions) = (set.config.facts(&shape), &set.part.positions);
+        let found = tables(
+            &set.encoding,
+            &facts,
+            &shape,
+            positions,
+            causal,
+            &trained.device,
+        )?;
+        let found = found.map_err(|why| refused(&set.name, why))?;
+        if let Some(embed) = &found.embed {
+            put(&mut tensors, format!("{}.embed", set.name), embed);
+        }
+        let mut layers = Vec::new();
+        for (index, layer) in found.layers.iter().enumerate() {
+            let mut earlier = found.layers[..index].iter();
+            layers.push(match earlier.position(|earlier| earlier == layer) {
+                Some(same) => json!({ "same_as": same }),
+                None => put_layer(&mut tensors, &format!("{}.layers.{index}", set.name), layer),
+            });
+        }
+        sets.insert(set.name, layers);
+    }
+    if sets.is_empty() {
+        let problem = "its encodings reach none of its test lengths";
+        return Err(refused(&trained.run.name(), problem));
+    }
+    let about = json!({ "run_id": trained.run_id, "layers": sets });
+    write_tensors(request, &tensors, ("tables", about.to_string()))?;
+    Ok(format!(
+        "wrote {}: tables of {}, {}",
+        request.out.display(),
+        trained.run.name(),
+        sets.keys().cloned().collect::<Vec<_>>().join(", ")
+    ))
+}
+
+fn put(tensors: &mut Tensors, name: String, table: &Table) {
+    let bytes = table.values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    tensors.insert(name, (Dtype::F32, table.shape.clone(), bytes));
+}
+
+/// Puts the tables of a layer, and returns how they are read.
+fn put_layer(tensors: &mut Tensors, place: &str, layer: &Layer) -> Value {
+    let mut about = json!({ "factor": layer.factor });
+    match &layer.turn {
+        None => {}
+        Some(Turn::Rotation {
+            tables,
+            interleaved,
+        }) => {
+            about["pairs"] = if *interleaved { "neighbours" } else { "halves" }.into();
+            let names = ["query_cos", "query_sin", "key_cos", "key_sin"];
+            for (name, table) in names.iter().zip(tables.iter()) {
+                put(tensors, format!("{place}.{name}"), table);
+            }
+        }
+        Some(Turn::Matrices(matrices)) => {
+            for (name, table) in ["query_matrix", "key_matrix"].iter().zip(matrices.iter()) {
+                put(tensors, format!("{place}.{name}"), table);
+            }
+        }
+    }
+    if let Some(bias) = &layer.bias {
+        put(tensors, format!("{place}.bias"), bias);
+    }
+    about
+}
+
+fn refused(what: &str, why: &str) -> Failure {
+    Failure::new(
+        Exit::Config,
+        format!(
+            "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
+             softmax attention\n  = help: --variant names one of several; `longreach list encodings` \
+             says which hooks an encoding has"
+        ),
+    )
+}

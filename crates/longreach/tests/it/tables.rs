@@ -1,0 +1,123 @@
+//! `export --format tables`: what an encoding does, as numbers. python/tests/test_tables.py runs
+//! models with them.
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use safetensors::SafeTensors;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+fn trained(encoding: &str, more: &[&str]) -> (Scratch, PathBuf) {
+    let scratch = Scratch::with(TINY);
+    let axes = format!("axes.\"model.pe\"=[{encoding}]");
+    let mut arguments = vec!["seeds=[0]", &axes, "model.n_layers=2"];
+    arguments.extend(more);
+    exits(&scratch.longreach("run", &arguments), 0);
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    (scratch, run)
+}
+
+fn export(run: &Path, out: &Path, more: &[&str]) -> Output {
+    let mut command = longreach();
+    command.arg("export").arg(run).args(["--format", "tables"]);
+    command.arg("--out").arg(out).args(more).output().unwrap()
+}
+
+/// The shape and the numbers of a tensor.
+fn tensor(file: &[u8], name: &str) -> (Vec<usize>, Vec<f32>) {
+    let tensors = SafeTensors::deserialize(file).unwrap();
+    let view = tensors.tensor(name).unwrap();
+    let numbers = view.data().chunks_exact(4);
+    let numbers = numbers.map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+    (view.shape().to_vec(), numbers.collect())
+}
+
+#[test]
+fn tables_of_rope_are_its_angles_and_those_of_alibi_its_slopes() {
+    let (scratch, run) = trained("{kind=\"rope\"}", &[]);
+    let out = scratch.directory.path().join("tables.safetensors");
+    exits(&export(&run, &out, &[]), 0);
+    let file = std::fs::read(&out).unwrap();
+    // Copying 8 symbols takes 2 * 8 + 1 tokens; head_dim is 8, so there are 4 pairs.
+    let (shape, cos) = tensor(&file, "trained.8.layers.0.query_cos");
+    assert_eq!((shape[0], shape[2]), (1, 4));
+    for position in 0..shape[1] {
+        for pair in 0..4 {
+            let theta = 10_000_f64.powf(-2.0 * pair as f64 / 8.0);
+            let right = (position as f64 * theta).cos();
+            let found = f64::from(cos[4 * position + pair]);
+            assert!((found - right).abs() < 1e-7, "{position} {pair}: {found}");
+        }
+    }
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let (_, metadata) = SafeTensors::read_metadata(&file).unwrap();
+    let about = metadata.metadata().as_ref().unwrap()["tables"].clone();
+    let about: serde_json::Value = serde_json::from_str(&about).unwrap();
+    let layers = &about["layers"]["trained.8"];
+    assert_eq!(layers[0]["pairs"], "halves");
+    assert_eq!(layers[1]["same_as"], 0);
+    // The variant is there too, and the other length.
+    for name in ["yarn.8", "trained.4", "yarn.4"] {
+        assert!(tensors.tensor(&format!("{name}.layers.0.key_sin")).is_ok());
+    }
+    // The same bytes again; less of it on request.
+    exits(&export(&run, &out, &[]), 0);
+    assert_eq!(std::fs::read(&out).unwrap(), file);
+    exits(
+        &export(&run, &out, &["--variant", "yarn", "--lengths", "8"]),
+        0,
+    );
+    let one = std::fs::read(&out).unwrap();
+    let names = SafeTensors::deserialize(&one).unwrap();
+    assert!(names.names().iter().all(|name| name.starts_with("yarn.8.")));
+
+    let (_, run) = trained("{kind=\"alibi\"}", &[]);
+    exits(&export(&run, &out, &[]), 0);
+    let (shape, bias) = tensor(&std::fs::read(&out).unwrap(), "trained.8.layers.0.bias");
+    let (heads, length) = (shape[0], shape[1]);
+    assert_eq!((heads, shape.len()), (2, 2));
+    for head in 0..heads {
+        let slope = 2_f32.powi(-4 * (head as i32 + 1));
+        for distance in 0..length {
+            assert_eq!(bias[head * length + distance], -slope * distance as f32);
+        }
+    }
+}
+
+#[test]
+fn what_has_no_tables_is_refused() {
+    let linear = ["model.attention=\"linear\"", "eval.variants=[]"];
+    let (scratch, rope) = trained("{kind=\"rope\"}", &[]);
+    let (_cope, cope) = trained("{kind=\"cope\"}", &[]);
+    let (_pope, pope) = trained("{kind=\"pope\"}", &[]);
+    let (_linear, linear) = trained("{kind=\"rope\"}", &linear);
+    let out = scratch.directory.path().join("tables.safetensors");
+    let cases: [(&Path, &[&str], &[&str]); 5] = [
+        (
+            &cope,
+            &[],
+            &["trained.4", "reads queries and keys", "positions only"],
+        ),
+        (&pope, &[], &["depends on the content"]),
+        (&linear, &[], &["linear attention"]),
+        (
+            &rope,
+            &["--variant", "ntk"],
+            &["--variant ntk", "trained, yarn"],
+        ),
+        (&rope, &["--lengths", "4,5"], &["--lengths 5", "4, 8"]),
+    ];
+    for (run, options, parts) in cases {
+        let output = export(run, &out, options);
+        exits(&output, 2);
+        for part in parts {
+            assert!(
+                stderr(&output).contains(part),
+                "{part}: {}",
+                stderr(&output)
+            );
+        }
+        assert!(!out.exists());
+    }
+}

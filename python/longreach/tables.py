@@ -1,0 +1,114 @@
+"""An encoding as the tables that `longreach export --format tables` writes.
+
+They hold what it does at one test length. Fewer tokens read their first rows: what the program
+computes too, but for encodings that read the length (`reads_length` in `list encodings --json`).
+"""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+from typing import Optional
+
+import torch
+from torch import nn
+
+from .call import NO_PROGRAM, find_program
+
+
+class TableError(ValueError):
+    """Tables that cannot be made, or do not fit."""
+
+
+def export(run, variant: str, test_len: int) -> "Tables":
+    """The tables of a run's encoding, written by the program."""
+    program = find_program()
+    if program is None:
+        raise TableError(f"{NO_PROGRAM}; or give the file of `longreach export --format tables`")
+    with tempfile.TemporaryDirectory() as place:
+        file = pathlib.Path(place) / "tables.safetensors"
+        options = ["--format", "tables", "--out", str(file)]
+        options += ["--variant", variant, "--lengths", str(test_len)]
+        command = [program, "export", str(run), *options]
+        done = subprocess.run(command, text=True, capture_output=True)
+        if done.returncode:
+            raise TableError(done.stderr.strip())
+        return Tables(file, variant, test_len)
+
+
+class Tables(nn.Module):
+    """The hooks of an encoding, read from a file.
+
+    Shapes: `[rows, tokens, d_model]` of the input, `[rows, heads, tokens, head_dim]` of queries and
+    keys, `[heads or 1, tokens, tokens]` of a bias.
+    """
+
+    def __init__(self, file, variant: str, test_len: int):
+        super().__init__()
+        from safetensors import safe_open
+
+        name = f"{variant}.{test_len}"
+        with safe_open(str(file), "pt") as tensors:
+            about = json.loads((tensors.metadata() or {}).get("tables", "{}"))
+            layers = about.get("layers", {})
+            if name not in layers:
+                raise TableError(f"{file} has no {name}; there are: {', '.join(layers) or 'no tables'}")
+            for key in tensors.keys():
+                if key.startswith(f"{name}."):
+                    short = key[len(name) + 1 :].replace(".", "_")
+                    self.register_buffer(f"table_{short}", tensors.get_tensor(key), persistent=False)
+        self.run_id, self.layers, self.length = about["run_id"], layers[name], test_len
+
+    def embed(self, x):
+        table = self._table("embed")
+        return x if table is None else x + self._rows(table, x.shape[1], 0)
+
+    def transform(self, q, k, layer: int):
+        about, place = self._layer(layer)
+        turned = []
+        for x, name in ((q, "query"), (k, "key")):
+            cos, matrix = self._table(f"{place}_{name}_cos"), self._table(f"{place}_{name}_matrix")
+            if cos is not None:
+                cos = self._rows(cos, x.shape[2], 1)
+                sin = self._rows(self._table(f"{place}_{name}_sin"), x.shape[2], 1)
+                x = rotate(x, cos, sin, about["pairs"] == "neighbours")
+            elif matrix is not None:
+                matrix = self._rows(matrix, x.shape[2], 1)
+                x = torch.einsum("bhle,hlef->bhlf", x, matrix.expand(x.shape[1], -1, -1, -1))
+            turned.append(x)
+        return turned[0] * about["factor"], turned[1]
+
+    def bias(self, length: int, layer: int) -> Optional[torch.Tensor]:
+        bias = self._table(f"{self._layer(layer)[1]}_bias")
+        if bias is None:
+            return None
+        bias = self._rows(bias, length, 1)
+        if bias.dim() == 3:
+            return self._rows(bias, length, 2)
+        at = torch.arange(length)
+        return bias[:, (at[:, None] - at[None, :]).clamp(min=0)]
+
+    def _layer(self, layer: int) -> tuple:
+        layer = self.layers[layer].get("same_as", layer)
+        return self.layers[layer], f"layers_{layer}"
+
+    def _table(self, name: str):
+        return self._buffers.get(f"table_{name}")
+
+    def _rows(self, table, length: int, dim: int):
+        if length > table.shape[dim]:
+            raise TableError(f"{length} tokens, but the tables have {table.shape[dim]}: test_len = ...")
+        return table.narrow(dim, 0, length)
+
+
+def rotate(x, cos, sin, neighbours: bool):
+    """Rotates pairs of dimensions; dimensions past them stay."""
+    pairs = cos.shape[-1]
+    rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if neighbours:
+        a, b = rotated[..., 0::2], rotated[..., 1::2]
+        rotated = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    else:
+        a, b = rotated[..., :pairs], rotated[..., pairs:]
+        rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([rotated, rest], -1)

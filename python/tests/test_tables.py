@@ -1,0 +1,176 @@
+"""Every encoding that reads positions only gives the program's logits in PyTorch, from its tables.
+Skipped where torch, safetensors or the program is missing.
+
+    LONGREACH=target/release/longreach PYTHONPATH=python python3 -m unittest discover python/tests
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ.get("LONGREACH") or shutil.which("longreach")
+HAVE = PROGRAM and all(map(importlib.util.find_spec, ("torch", "safetensors")))
+
+CONFIG = """
+name = "tables"
+seeds = [0]
+[task]
+kind = "text"
+eval_tokens = 64
+[model]
+d_model = 16
+n_layers = 3
+n_heads = 2
+pe = { kind = "nope" }
+[train]
+train_len = 16
+steps = 3
+batch_size = 2
+[eval]
+test_lens = [16, 24]
+"""
+YARN = 'eval.variants=[{name="yarn",set={scaling={kind="yarn"}}}]'
+ROPE = '{ kind = "rope" }'
+# Beside one of every kind: what the defaults do not show.
+MORE = [
+    '{ kind = "rope", layout = "interleaved", rotary_dim = 4 }',
+    '{ kind = "rope", learnable = true }',
+    '{ kind = "t5", scaled = false }',
+    '{ kind = "alibi", slope_scale = 0.5 }',
+    '{ kind = "kerple", form = "power" }',
+    f'{{ kind = "stack", parts = [{ROPE}, {{ kind = "alibi" }}, {{ kind = "sinusoidal" }}] }}',
+    f'{{ kind = "by_layer", pattern = [0, 1, 1], parts = [{ROPE}, {{ kind = "fire" }}] }}',
+    f'{{ kind = "nope_layers", every = 2, part = {ROPE} }}',
+]
+SIZES = {"learned": "max_position = 32", "learned_bias": "max_distance = 32", "window": "size = 5"}
+# Kinds without a config in one line, or that need coordinates.
+HELD = {"stack", "by_layer", "nope_layers", "on_axis", "axial_rope", "dape"}
+
+
+def listed() -> list:
+    return json.loads(subprocess.check_output([PROGRAM, "list", "encodings", "--json"], text=True))
+
+
+def kinds() -> list:
+    """Encodings by the hooks that they use: those that tables can hold, and the others."""
+    rows = [row for row in listed() if row["kind"] not in HELD]
+    reads = [row["hooks"]["content_bias"] or row["hooks"]["output_bias"] for row in rows]
+    named = [f'{{ kind = "{row["kind"]}", {SIZES.get(row["kind"], "")} }}' for row in rows]
+    return [
+        [pe for pe, content in zip(named, reads) if content is wanted] for wanted in (False, True)
+    ]
+
+
+@unittest.skipUnless(HAVE, "needs torch, safetensors and the program")
+class Tables(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
+        cls.config = pathlib.Path(cls.place.name) / "tables.toml"
+        cls.config.write_text(CONFIG)
+
+    def train(self, name: str, pes: list, *more: str) -> list:
+        """Directories of runs."""
+        place = pathlib.Path(self.place.name) / name
+        axes = f'axes={{"model.pe" = [{", ".join(pes)}]}}'
+        command = [PROGRAM, "run", str(self.config), axes, "--runs", str(place), *more]
+        done = subprocess.run(command, text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [file.parent for file in sorted(place.glob("*/*/record.json"))]
+
+    def logits(self, run) -> dict:
+        from safetensors.torch import load_file
+
+        file = run / "logits.safetensors"
+        command = [PROGRAM, "export", str(run), "--format", "logits", "--out", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        return load_file(str(file))
+
+    def check(self, run) -> set:
+        """Compares all test sets of a run, and returns their names."""
+        import longreach
+        import torch
+
+        tensors = self.logits(run)
+        names = {name.rsplit(".", 1)[0] for name in tensors}
+        file = run / "tables.safetensors"
+        command = [PROGRAM, "export", str(run), "--format", "tables", "--out", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        for name in names:
+            variant, length = name.rsplit(".", 1)
+            model = longreach.load(run, variant, int(length), tables=file)
+            with torch.no_grad():
+                ours = model(tensors[f"{name}.tokens"].long())
+            far = (ours - tensors[f"{name}.logits"]).abs().max().item()
+            self.assertLess(far, 5e-6, f"{run} {name}: {model.config['pe']}")
+        return names
+
+    def test_every_encoding_by_position_gives_the_programs_logits(self):
+        by_position, _ = kinds()
+        # PoPE and turns by content are told apart from matrices by what they do.
+        nonlinear = [pe for pe in by_position if '"pope"' in pe or '"selective_rope"' in pe]
+        rest = [pe for pe in by_position if pe not in nonlinear]
+        self.assertGreater(len(rest), 14)
+        for run in self.train("all", rest + MORE):
+            self.assertEqual(self.check(run), {"trained.16", "trained.24"})
+
+    def test_every_scaling_does(self):
+        [run] = self.train("variant", [ROPE], YARN)
+        self.assertIn("yarn.24", self.check(run))
+        scalings = next(row["scalings"] for row in listed() if row["kind"] == "rope")
+        self.assertGreater(len(scalings), 10)
+        own = {
+            "longrope": "short_factor = [1, 1, 1, 1], long_factor = [1, 1.5, 2, 3]",
+            "llama3": "factor = 2",
+        }
+        tables = [f'{{ kind = "{kind}", {own.get(kind, "")} }}' for kind in scalings]
+        pes = [f'{{ kind = "rope", scaling = {table} }}' for table in tables]
+        for run in self.train("scalings", pes):
+            self.check(run)
+
+    def test_shifted_positions_and_both_directions_do(self):
+        shifted = 'model.positions={kind="random_offset",max_position=64}'
+        for run in self.train("shifted", [ROPE, '{ kind = "alibi" }'], shifted):
+            self.check(run)
+        both = ['model.mask="bidirectional"', "task.kind=\"masked_text\""]
+        for run in self.train("both", ['{ kind = "t5", bidirectional = true }', ROPE], *both):
+            self.check(run)
+
+    def test_what_reads_content_is_refused_by_name(self):
+        import longreach
+        from longreach.tables import TableError
+
+        _, by_content = kinds()
+        pes = by_content[:3] + ['{ kind = "pope" }', '{ kind = "selective_rope" }']
+        for run in self.train("content", pes):
+            with self.assertRaisesRegex(TableError, "read positions only"):
+                longreach.load(run, "trained", 16)
+
+    def test_tables_that_do_not_fit_are_refused(self):
+        import longreach
+        import torch
+        from longreach.tables import TableError
+
+        first, second = self.train("two", ['{ kind = "kerple" }', '{ kind = "fire" }'])
+        model = longreach.load(first)
+        with self.assertRaisesRegex(TableError, "17 tokens, but the tables have 16"):
+            model(torch.zeros(1, 17, dtype=torch.long))
+        # Fewer tokens are a prefix.
+        tokens = torch.randint(256, (2, 12))
+        whole = longreach.load(first, "trained", 24)
+        self.assertLess((whole(tokens) - model(tokens)).abs().max().item(), 1e-6)
+        self.check(first)
+        with self.assertRaisesRegex(TableError, "is of run"):
+            longreach.load(second, tables=first / "tables.safetensors")
+        with self.assertRaisesRegex(TableError, "trained.16, trained.24"):
+            longreach.tables.Tables(first / "tables.safetensors", "trained", 99)
+
+
+if __name__ == "__main__":
+    unittest.main()
