@@ -17,7 +17,8 @@ Longreach. `longreach.bench` trains encodings that are written in PyTorch.
 
 `load` knows the encodings nope, rope, alibi, learned, sinusoidal and t5, the scalings linear, ntk
 and yarn, both norms, both activations, blocks without an MLP, causal and bidirectional softmax
-attention. It refuses everything else by name.
+attention. Other encodings by position come as tables of the program. It refuses everything else by
+name.
 """
 
 import importlib.metadata

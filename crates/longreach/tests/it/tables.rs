@@ -72,7 +72,7 @@ fn tables_of_rope_are_its_angles_and_those_of_alibi_its_slopes() {
     let names = SafeTensors::deserialize(&one).unwrap();
     assert!(names.names().iter().all(|name| name.starts_with("yarn.8.")));
 
-    let (_, run) = trained("{kind=\"alibi\"}", &[]);
+    let (_alibi, run) = trained("{kind=\"alibi\"}", &[]);
     exits(&export(&run, &out, &[]), 0);
     let (shape, bias) = tensor(&std::fs::read(&out).unwrap(), "trained.8.layers.0.bias");
     let (heads, length) = (shape[0], shape[1]);

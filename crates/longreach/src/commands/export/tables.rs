@@ -102,8 +102,8 @@ fn refused(what: &str, why: &str) -> Failure {
         Exit::Config,
         format!(
             "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
-             softmax attention\n  = help: --variant names one of several; `longreach list encodings` \
-             says which hooks an encoding has"
+             softmax attention\n  = help: --variant names one of several; `longreach list \
+             encodings` says which hooks an encoding has"
         ),
     )
 }
