@@ -94,6 +94,13 @@ impl Family {
     /// If it is no table.
     pub fn table<'a>(&self, source: &'a Source) -> Result<Option<&'a Table>, Diagnostic> {
         let path = self.path(&[]);
+        let above = path.parent();
+        let held = above.find(source.table()).filter(|_| !above.is_root());
+        if held.is_some_and(|held| !held.is_table()) {
+            let problem = format!("`{above}` must be a table");
+            let help = format!("write {} for what it holds", self.header);
+            return Err(self.value_error(source, &above, problem).with_help(help));
+        }
         match path.find(source.table()) {
             None => Ok(None),
             Some(Value::Table(table)) => Ok(Some(table)),

@@ -334,6 +334,8 @@ fn left_out(target: &Target<'_>) -> Option<&'static str> {
         {
             None
         }
+        // The bases choose one value, and without it there is nothing to choose.
+        _ if target.path.len() == 3 && target.path[..2] == ["select", "over"] => None,
         // Positions drawn from 0..256 need a table of 256 rows.
         "pe:learned.max_position" if text("name") == "randomized" => None,
         _ if element && !(fits_any(id) && id.ends_with("[]")) => {
