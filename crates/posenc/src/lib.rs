@@ -32,6 +32,7 @@ pub mod spec;
 
 mod by_part;
 mod distances;
+mod expression;
 mod frequencies;
 mod halves;
 mod mask;

@@ -89,3 +89,10 @@ pub(crate) fn clamp_straight_through<const D: usize>(
     let inside = value.clone().detach().clamp(low, high);
     straight_through(value) + inside
 }
+
+/// `base^exponent` of bases of at least 0.
+pub(crate) fn power(base: Tensor<4>, exponent: Tensor<4>) -> Tensor<4> {
+    // 0^r = 0, but its derivative by r goes through ln 0.
+    let positive = base.clone().clamp_min(f64::from(f32::MIN_POSITIVE));
+    (positive.log() * exponent).exp() * base.greater_elem(0.0).float()
+}

@@ -21,7 +21,7 @@ use crate::hooks::{
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::{clamp_straight_through, for_batch};
+use crate::tensors::{clamp_straight_through, for_batch, power};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -81,13 +81,6 @@ const LEAST: f64 = 0.01;
 const STEEPEST: f64 = 2.0;
 /// The largest value of the other parameters.
 const ANY: f64 = f32::MAX as f64;
-
-/// `distance^exponent` of distances of at least 0.
-fn power(distance: Tensor<4>, exponent: Tensor<4>) -> Tensor<4> {
-    // 0^r = 0, but its derivative by r goes through ln 0.
-    let positive = distance.clone().clamp_min(f64::from(f32::MIN_POSITIVE));
-    (positive.log() * exponent).exp() * distance.greater_elem(0.0).float()
-}
 
 impl PositionalEncoding for Kerple {
     fn prepare<'a>(

@@ -13,6 +13,7 @@ pub mod deberta;
 pub mod dual_chunk;
 pub mod fire;
 pub mod fope;
+pub mod formula;
 pub mod fox;
 pub mod grape_a;
 pub mod grape_ap;
@@ -220,6 +221,7 @@ encodings! {
     "wall" => wall::{Wall, WallConfig};
     "relative_projection" => relative_projection::{RelativeProjection, RelativeProjectionConfig};
     "stick_breaking" => stick_breaking::{StickBreaking, StickBreakingConfig};
+    "formula" => formula::{Formula, FormulaConfig};
     "dape" => dape::{Dape, DapeConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "on_axis" => on_axis::{OnAxis, OnAxisConfig};

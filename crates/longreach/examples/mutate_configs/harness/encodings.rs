@@ -52,6 +52,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#,
     r#"{ kind = "kerple", form = "power", weight = true }"#,
     r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#,
+    r#"{ kind = "formula", bias = "-m * s * log(1 + d)", inv_freq = "2^(-2*i/E)", values = { s = [1.0, 2.0] }, train = { m = 0.5 } }"#,
     r#"{ kind = "sandwich", width = 16 }"#,
     r#"{ kind = "learned_bias", max_distance = 8, init_std = 0.02 }"#,
     r#"{ kind = "hard_alibi", masked_heads = 1 }"#,

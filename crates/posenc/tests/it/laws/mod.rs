@@ -9,6 +9,7 @@ mod blocks;
 mod configurations;
 mod contents;
 mod declared;
+mod formulas;
 mod hosts;
 mod positions;
 mod refusals;

@@ -141,6 +141,47 @@ fn every_refusal_names_its_key() {
             8,
             "masked_heads",
         ),
+        (of("formula", json!({"bias": "-m * d"})), 8, "bias"),
+        (of("formula", json!({"bias": "-(d"})), 8, "bias"),
+        (of("formula", json!({"bias": "-log(d)"})), 8, "bias"),
+        (of("formula", json!({"bias": "-q * d"})), 8, "bias"),
+        (
+            of("formula", json!({"bias": "d", "inv_freq": "1 / i"})),
+            8,
+            "inv_freq",
+        ),
+        (of("formula", json!({"inv_freq": "2^-i"})), 7, "inv_freq"),
+        (
+            of(
+                "formula",
+                json!({"bias": "-m * d", "values": {"m": [1.0, 2.0]}}),
+            ),
+            8,
+            "values.m",
+        ),
+        (
+            of("formula", json!({"bias": "-d", "values": {"m": 1.0}})),
+            8,
+            "values.m",
+        ),
+        (
+            of("formula", json!({"bias": "-d", "values": {"exp": 1.0}})),
+            8,
+            "values.exp",
+        ),
+        (
+            of(
+                "formula",
+                json!({"bias": "-m*d", "values": {"m": 1.0}, "train": {"m": 1.0}}),
+            ),
+            8,
+            "train.m",
+        ),
+        (
+            of("formula", json!({"inv_freq": "b^-i", "train": {"b": 2.0}})),
+            8,
+            "train.b",
+        ),
         (of("window", json!({"size": 0})), 8, "size"),
         (
             of("window", json!({"sinks": 10_000_000_000u64})),
