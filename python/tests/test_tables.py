@@ -47,7 +47,7 @@ MORE = [
     f'{{ kind = "by_layer", pattern = [0, 1, 1], parts = [{ROPE}, {{ kind = "fire" }}] }}',
     f'{{ kind = "nope_layers", every = 2, part = {ROPE} }}',
 ]
-SIZES = {"learned": "max_position = 32", "learned_bias": "max_distance = 32", "window": "size = 5"}
+SIZES = {"formula": "bias = '-log(1 + d)'", "learned": "max_position = 32", "learned_bias": "max_distance = 32", "window": "size = 5"}
 # Kinds without a config in one line, or that need coordinates.
 HELD = {"stack", "by_layer", "nope_layers", "on_axis", "axial_rope", "dape"}
 
