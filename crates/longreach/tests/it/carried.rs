@@ -23,11 +23,11 @@ test_lens = [8]
 "#;
 
 /// The first run of a config of every experiment. Most of them read the default text.
-const RECORDED: [(&str, &str); 17] = [
+const RECORDED: [(&str, &str); 18] = [
     ("001-quickstart/experiment.toml", "e51f7611ba57d1e1"),
     ("002-catalogue/experiment.toml", "0274f6304cec4a36"),
     ("003-theta-base/experiment.toml", "e519912621698f57"),
-    ("004-rope-scaling/experiment.toml", "ec495ce5eb148c9c"),
+    ("004-rope-scaling/experiment.toml", "0818e3de51fba2f9"),
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
     ("006-tasks/experiment.toml", "2384e1d50b78dd9c"),
     ("007-randomized/experiment.toml", "fcd0e9975e177de5"),
@@ -41,6 +41,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
     ("016-far-turns/experiment.toml", "e4f54081c98e7204"),
     ("017-segments/experiment.toml", "d1ed594907f9a1c8"),
+    ("018-majority/experiment.toml", "a49193ca7c5201fd"),
 ];
 
 #[test]
