@@ -295,6 +295,9 @@ kinds! {
     "mod_arith" is Task "modular_arithmetic";
     "parity_check" is Task "parity";
     "flipflop" is Task "flip_flop";
+    "dfa" is Task "automaton";
+    "regular" is Task "automaton", "with a `language`";
+    "tomita" is Task "automaton", "with language = \"tomita_1\" to \"tomita_7\"";
     "jsonlines" is Task "jsonl";
     "mlm" is Task "masked_text";
 }

@@ -192,6 +192,26 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         &["task.ignore", "0 to 0.999"],
     ),
     (
+        "task={kind=\"automaton\",language=\"aa_star\"}",
+        2,
+        &[
+            "task.answer",
+            "at length 4, where every word is accepted",
+            "answer = \"states\"",
+        ],
+    ),
+    (
+        "task={kind=\"automaton\",language=\"own\",answer=\"states\",symbols=[\"a\"],\
+         states=[\"p\",\"q\"],start=\"p\",transitions={p={a=\"q\"},q={a=\"s\"}}}",
+        2,
+        &["task.transitions.q.a", "s", "p, q"],
+    ),
+    (
+        "task={kind=\"automaton\",language=\"tomita_8\"}",
+        2,
+        &["task.language", "tomita_7"],
+    ),
+    (
         "task={kind=\"masked_text\",files=[\"long.txt\"],rate=0}",
         2,
         &["task.rate", "above 0"],

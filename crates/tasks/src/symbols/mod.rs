@@ -4,6 +4,7 @@
 //! rule.rs       Rule: what distinguishes one task from another; StringRule for strings
 //! layout.rs     RowLayout: question and answer as tokens, and which of them count
 //! task.rs       SymbolTask: training batches, test sets, and how test rows are held out
+//! balanced.rs   two rules that share a task
 //! selection.rs  rows to choose values by, apart from the test rows
 //! questions.rs  sets of questions, by length
 //! draw.rs       distinct numbers, shuffled bits and decimal digits from free choices
@@ -18,6 +19,7 @@
 //! A row is a function of a list of free choices ([`Rule::choices`], [`Rule::row`]). How test rows
 //! are held out of training: [`HeldOut`].
 
+mod balanced;
 mod draw;
 mod layout;
 mod questions;
@@ -27,6 +29,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use balanced::Balanced;
 pub(crate) use draw::{digits, digits_len, distinct, shuffle_choices, shuffled_bits};
 pub(crate) use layout::{Row, RowLayout, UNSCORED};
 pub(crate) use rule::{

@@ -152,7 +152,7 @@ impl<R: Rule> SymbolTask<R> {
         row
     }
 
-    fn train_row(&self, length: usize, plan: &Plan, stream: &mut Stream) -> Row {
+    pub(super) fn train_row(&self, length: usize, plan: &Plan, stream: &mut Stream) -> Row {
         if self.rule.held_out() == HeldOut::ByHash {
             return self.row_on_side(length, plan, false, stream);
         }
@@ -182,8 +182,13 @@ impl<R: Rule> SymbolTask<R> {
         self.complete(length, plan, Some(number), &mut stream)
     }
 
+    /// Appends a row to a batch.
+    pub(super) fn push(&self, batch: &mut Batch, row: &Row) {
+        self.layout.push(batch, row, self.rule.symbols());
+    }
+
     /// Row `row` of the set that is tested on: test rows, or rows for selection.
-    fn asked_row(&self, length: usize, plan: &Plan, row: u64) -> Row {
+    pub(super) fn asked_row(&self, length: usize, plan: &Plan, row: u64) -> Row {
         match self.rows {
             Rows::Test => self.test_row(length, plan, row),
             Rows::Selection => self.selection_row(length, plan, row),
@@ -234,7 +239,7 @@ impl<R: Rule> Task for SymbolTask<R> {
         let mut batch = Batch::with_capacity(rows, self.seq_len(length));
         for _ in 0..rows {
             let row = self.train_row(length, &plan, &mut stream);
-            self.layout.push(&mut batch, &row, self.rule.symbols());
+            self.push(&mut batch, &row);
         }
         batch
     }
@@ -254,7 +259,7 @@ impl<R: Rule> Task for SymbolTask<R> {
         let mut batch = Batch::with_capacity(rows, self.seq_len(length));
         for row in first_row..end {
             let row = self.asked_row(length, &plan, row as u64);
-            self.layout.push(&mut batch, &row, self.rule.symbols());
+            self.push(&mut batch, &row);
         }
         batch
     }

@@ -3,6 +3,7 @@
 //! A new task is its file, two lines here (`mod` and the list), and its oracle under `tests/`.
 
 mod addition;
+mod automaton;
 mod bucket_sort;
 mod compute_sqrt;
 mod copy;
@@ -110,6 +111,7 @@ tasks! {
     "mqar" => Mqar(mqar::MqarConfig);
     "selective_copy" => SelectiveCopy(selective_copy::SelectiveCopyConfig);
     "flip_flop" => FlipFlop(flip_flop::FlipFlopConfig, FlipFlopAnswer);
+    "automaton" => Automaton(automaton::AutomatonConfig, AutomatonAnswer, Language);
     "passkey" => Passkey(passkey::PasskeyConfig);
     "needles" => Needles(needles::NeedlesConfig);
     "variable_tracking" => VariableTracking(variable_tracking::VariableTrackingConfig);

@@ -43,6 +43,7 @@ const VARIANTS: &[&str] = &[
     "kind = \"parity\"\ndraw = \"balanced\"",
     "kind = \"flip_flop\"\nanswer = \"last\"\nignore = 0.1",
     "kind = \"solve_equation\"\nmodulus = 3",
+    "kind = \"automaton\"\nanswer = \"states\"",
 ];
 
 fn build(table: &str, eval_seed: u64) -> Box<dyn Task> {
@@ -292,6 +293,7 @@ const RECORDED: &[&str] = &[
     "kind = \"mqar\": 90ecd1e54a3f0ce6",
     "kind = \"selective_copy\": 4df03d44bb40933a",
     "kind = \"flip_flop\": c1d027da2444825c",
+    "kind = \"automaton\": 586662510071e5ef",
     "kind = \"passkey\": ba7d1ce9343460ec",
     "kind = \"needles\": d3d5e7baf05c4454",
     "kind = \"variable_tracking\": a8e643883a494da4",
@@ -318,6 +320,7 @@ const RECORDED: &[&str] = &[
     "kind = \"parity\", draw = \"balanced\": a4b158663a883cc9",
     "kind = \"flip_flop\", answer = \"last\", ignore = 0.1: 3f1c1bf526940036",
     "kind = \"solve_equation\", modulus = 3: d4e08e601fecc87d",
+    "kind = \"automaton\", answer = \"states\": d7342b4513d8b7e9",
 ];
 
 #[test]

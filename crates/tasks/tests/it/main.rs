@@ -1,5 +1,6 @@
 //! Task tables, rows against oracles and laws, corpora of any origin.
 
+mod automata;
 mod bpe;
 mod common;
 mod config;

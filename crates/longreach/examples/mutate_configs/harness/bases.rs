@@ -178,6 +178,16 @@ const TABLES: &[(&str, &str)] = &[
         "task",
         r#"{ kind = "solve_equation", modulus = 5, test_rows = 8 }"#,
     ),
+    (
+        "task",
+        r#"{ kind = "automaton", language = "tomita_6", answer = "states", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "automaton", language = "own", answer = "accept", test_rows = 8,
+            symbols = ["a", "b"], states = ["even", "odd"], start = "even", accepting = ["even"],
+            transitions = { even = { a = "odd", b = "even" }, odd = { a = "even", b = "odd" } } }"#,
+    ),
     ("task", r#"{ kind = "compute_sqrt", test_rows = 8 }"#),
     ("model.mlp", r#""none""#),
     ("model.mask", r#""bidirectional""#),

@@ -334,6 +334,7 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
             &["model.pe.scaling.original_max_position_embeddings"]
         }
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
+        "positions:randomized.max_position" if gone => &["train.stages.0.pe.max_position"],
         // A file with the default name is missing, and the error names the list that is written.
         "task:jsonl.train" if gone => &["task.test"],
         "task:jsonl.test" if gone => &["task.train"],

@@ -25,6 +25,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &["zero", "2^40", "largest whole number"],
         "any whole number names a stream of draws",
     ),
+    (
+        &["select.seeds[]"],
+        &["2^40", "largest whole number"],
+        "as other seeds, but 0 is a seed of the result",
+    ),
     (&["train.warmup_steps"], &["zero"], "no warm-up"),
     (&["pe:window.sinks"], &["zero"], "no sinks"),
     (
@@ -180,6 +185,18 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "an end listed twice is one end",
     ),
     (
+        &["task:text.segment_ends[]"],
+        &[
+            "a text",
+            "../..",
+            "an absolute path",
+            "a name of a device",
+            "a name that ends in a dot",
+            "a value in capitals",
+        ],
+        "any text may end a segment",
+    ),
+    (
         &["pe:string.window", "pe:dual_chunk.local_window"],
         &["zero"],
         "0 is in the range",
@@ -262,6 +279,22 @@ const REQUIRED: &[&str] = &[
     "task:jsonl.test",
     // The base has a length that only "auto" reads.
     "scaling:evq_cosh.tau",
+    // The automaton of a base is its table's own, and total.
+    "task:automaton.language",
+    "task:automaton.symbols",
+    "task:automaton.symbols[]",
+    "task:automaton.states",
+    "task:automaton.states[]",
+    "task:automaton.start",
+    "task:automaton.accepting",
+    "task:automaton.accepting[]",
+    "task:automaton.transitions",
+    "task:automaton.transitions.even",
+    "task:automaton.transitions.even.a",
+    "task:automaton.transitions.even.b",
+    "task:automaton.transitions.odd",
+    "task:automaton.transitions.odd.a",
+    "task:automaton.transitions.odd.b",
     // Hints need operands of equal length.
     "task:addition.operands",
     // Files of ids do not say how many there are, and byte pairs have no usual number.
@@ -338,6 +371,8 @@ fn left_out(target: &Target<'_>) -> Option<&'static str> {
         _ if target.path.len() == 3 && target.path[..2] == ["select", "over"] => None,
         // Positions drawn from 0..256 need a table of 256 rows.
         "pe:learned.max_position" if text("name") == "randomized" => None,
+        // Drawn positions would go past the table of the stage's encoding.
+        "positions:randomized.max_position" if target.path[0] == "train" => None,
         _ if element && !(fits_any(id) && id.ends_with("[]")) => {
             (!others(target).is_empty()).then_some("a shorter list")
         }

@@ -1,0 +1,72 @@
+//! The table of the task.
+
+use super::languages::Language;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is asked about a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AutomatonAnswer {
+    /// Whether it is accepted, after all of it.
+    Accept,
+    /// The state after each symbol, at the symbol.
+    States,
+}
+
+/// `kind = "automaton"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AutomatonConfig {
+    /// The language, or `own` for the automaton that the keys from `symbols` on define.
+    pub language: Language,
+    /// What is asked, `accept` or `states`.
+    pub answer: AutomatonAnswer,
+    /// Number of test rows at each length, 1 to 1000000; half of them accepted.
+    pub test_rows: u64,
+    /// The alphabet: 1 to 64 names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub symbols: Vec<String>,
+    /// 1 to 64 names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<String>,
+    /// The state before the first symbol.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub start: String,
+    /// States in which a word is accepted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accepting: Vec<String>,
+    /// By state and symbol: the next state.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub transitions: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Default for AutomatonConfig {
+    fn default() -> Self {
+        Self {
+            language: Language::FlipFlop,
+            answer: AutomatonAnswer::Accept,
+            test_rows: 256,
+            symbols: vec![],
+            states: vec![],
+            start: String::new(),
+            accepting: vec![],
+            transitions: BTreeMap::new(),
+        }
+    }
+}
+
+impl AutomatonConfig {
+    /// The first key that belongs to `language = "own"` alone.
+    pub(super) fn own_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("symbols", self.symbols.is_empty()),
+            ("states", self.states.is_empty()),
+            ("start", self.start.is_empty()),
+            ("accepting", self.accepting.is_empty()),
+            ("transitions", self.transitions.is_empty()),
+        ];
+        let given = keys.into_iter().find(|(_, is_empty)| !is_empty);
+        given.map(|(key, _)| key)
+    }
+}
