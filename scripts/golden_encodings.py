@@ -473,6 +473,26 @@ def dape():
             yield layer.case(f"{part}_kernel_{kernel}", config, logit)
 
 
+def by_head():
+    """A head without an encoding, one that turns, two with the slopes of two heads; and the other way round."""
+    layer = Layer(15, heads=4)
+    slopes = alibi_slopes(2)
+
+    def logit(h, i, j):
+        if h == 0:
+            return layer.product(h, i, j)
+        return layer.turned(h, i, j, [i, i * 0.01], [j, j * 0.01]) if h == 1 else layer.product(h, i, j) - slopes[h - 2] * (i - j)
+
+    parts = [{"kind": "nope"}, {"kind": "rope"}, {"kind": "alibi"}]
+    yield layer.case("three_parts", {"kind": "by_head", "parts": parts, "heads": [1, 1, 2]}, logit)
+    layer = Layer(16, heads=4)
+
+    def nape(h, i, j, layer=layer):
+        return layer.product(h, i, j) - (slopes[h] * (i - j) if h < 2 else 0)
+
+    yield layer.case("halves", {"kind": "by_head", "parts": [{"kind": "alibi"}, {"kind": "nope"}]}, nape)
+
+
 def by_layer():
     """The first layer of a pattern that begins with the second part."""
     layer = Layer(12)
@@ -524,6 +544,7 @@ ENCODINGS = [
     ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
     ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
     ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),
+    ("by_head", by_head, "the definition: the first heads have the first part, slopes are those of the part's own number of heads"),
     ("by_layer", by_layer, "the definition: layer 0 has the part that the pattern names first"),
     ("string", string, "STRING, An et al. 2024 (arXiv 2410.18745)"),
     ("dual_chunk", dual_chunk, "Dual Chunk Attention, An et al. 2024 (arXiv 2402.17463)"),

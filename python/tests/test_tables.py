@@ -49,7 +49,7 @@ MORE = [
 ]
 SIZES = {"formula": "bias = '-log(1 + d)'", "learned": "max_position = 32", "learned_bias": "max_distance = 32", "window": "size = 5"}
 # Kinds without a config in one line, or that need coordinates.
-HELD = {"stack", "by_layer", "nope_layers", "on_axis", "axial_rope", "dape"}
+HELD = {"stack", "by_head", "by_layer", "nope_layers", "on_axis", "axial_rope", "dape"}
 
 
 def listed() -> list:

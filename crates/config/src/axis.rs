@@ -97,9 +97,8 @@ impl Family {
         let above = path.parent();
         let held = above.find(source.table()).filter(|_| !above.is_root());
         if held.is_some_and(|held| !held.is_table()) {
-            let problem = format!("`{above}` must be a table");
-            let help = format!("write {} for what it holds", self.header);
-            return Err(self.value_error(source, &above, problem).with_help(help));
+            let error = self.value_error(source, &above, format!("`{above}` must be a table"));
+            return Err(error.with_help(format!("write {} for what it holds", self.header)));
         }
         match path.find(source.table()) {
             None => Ok(None),

@@ -69,15 +69,17 @@ impl Subject {
 
     /// The parts of an encoding made of others; nothing otherwise.
     pub fn parts(&self) -> Vec<Subject> {
-        let subject = |part: posenc::spec::Part<'_>| {
+        let subject = |(i, part): (usize, posenc::spec::Part<'_>)| {
             let steps = part.path.split('.').map(str::to_owned);
             Subject {
                 config: part.config.clone(),
+                shape: self.config.part_shape(i, &self.shape),
                 path: self.path.iter().cloned().chain(steps).collect(),
                 ..*self
             }
         };
-        self.config.parts().into_iter().map(subject).collect()
+        let parts = self.config.parts().into_iter().enumerate();
+        parts.map(subject).collect()
     }
 
     /// The module that training with seed 0 starts from.

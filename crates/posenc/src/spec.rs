@@ -177,6 +177,12 @@ pub trait EncodingSpec: Sized {
         Vec::new()
     }
 
+    /// What a part is built for in a model of this shape: fewer heads, or the same.
+    fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
+        let _ = part;
+        *shape
+    }
+
     /// A small configuration, for kinds with a key that has no default.
     fn example() -> Option<Self> {
         None

@@ -269,6 +269,7 @@ kinds! {
     "sliding_window" is Encoding "window", "on top of another encoding in a `stack`";
     "streaming_llm" is Encoding "window", "with sinks = 4, on top of rope in a `stack`";
     "irope" is Encoding "nope_layers";
+    "nape" is Encoding "by_head", "parts = [nope, alibi]";
     "default" is Scaling "", "no scaling: leave `scaling` out";
     "none" is Scaling "", "no scaling: leave `scaling` out";
     "dynamic" is Scaling "dynamic_ntk";

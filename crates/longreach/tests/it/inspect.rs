@@ -688,6 +688,7 @@ fn every_kind_shows_what_attention_makes_of_it() {
             "stack" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]"],
             "nope_layers" | "dape" | "on_axis" => vec!["part={kind=\"rope\"}"],
             "formula" => vec!["bias=\"-log(1 + d)\""],
+            "by_head" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]"],
             "by_layer" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]", "pattern=[0,1]"],
             _ => vec![],
         };

@@ -5,6 +5,7 @@
 
 pub mod alibi;
 pub mod axial_rope;
+pub mod by_head;
 pub mod by_layer;
 pub mod cable;
 pub mod cope;
@@ -161,6 +162,11 @@ macro_rules! encodings {
             pub fn parts(&self) -> Vec<Part<'_>> {
                 match self { $(Self::$module(config) => config.parts()),+ }
             }
+
+            /// What a part is built for in a model of this shape: fewer heads, or the same.
+            pub fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
+                match self { $(Self::$module(config) => config.part_shape(part, shape)),+ }
+            }
         }
 
         impl PositionalEncoding for Encoding {
@@ -225,6 +231,7 @@ encodings! {
     "dape" => dape::{Dape, DapeConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "on_axis" => on_axis::{OnAxis, OnAxisConfig};
+    "by_head" => by_head::{ByHead, ByHeadConfig};
     "by_layer" => by_layer::{ByLayer, ByLayerConfig};
     "stack" => stack::{Stack, StackConfig};
 }
@@ -269,8 +276,9 @@ impl EncodingConfig {
                 facts.insert("longest_wavelength".to_owned(), *longest);
             }
         }
-        for part in self.parts() {
-            let inner = part.config.derived(shape, train_len).into_iter();
+        for (i, part) in self.parts().into_iter().enumerate() {
+            let own = self.part_shape(i, shape);
+            let inner = part.config.derived(&own, train_len).into_iter();
             facts.extend(inner.map(|(name, value)| (format!("{}.{name}", part.key), value)));
         }
         facts

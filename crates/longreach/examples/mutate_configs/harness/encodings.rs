@@ -17,6 +17,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "relative_projection", curves = 3, max_distance = 5, init_std = 0.5 }"#,
     r#"{ kind = "stick_breaking" }"#,
     r#"{ kind = "dape", part = { kind = "kerple" }, hidden = 6, kernel = 3 }"#,
+    r#"{ kind = "by_head", parts = [{ kind = "nope" }, { kind = "alibi" }], heads = [1, 1] }"#,
     r#"{ kind = "by_layer", parts = [{ kind = "rope" }, { kind = "nope" }], pattern = [0, 1, 0, 1] }"#,
     r#"{ kind = "rope", scaling = { kind = "mrrope", form = "uni", factor = 4.0, original_max_position_embeddings = 8, beta_fast = 8.0,
             beta_slow = 0.5, attention_factor = 1.0 } }"#,

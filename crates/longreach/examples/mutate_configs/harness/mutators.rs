@@ -333,6 +333,13 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "scaling:evq_cosh.tau" if gone || number => {
             &["model.pe.scaling.original_max_position_embeddings"]
         }
+        // Names that other keys of the automaton have.
+        "task:automaton.symbols"
+        | "task:automaton.symbols[]"
+        | "task:automaton.states"
+        | "task:automaton.states[]" => &["task.transitions", "task.start", "task.accepting"],
+        "task:automaton.language" => &["task.symbols"],
+        "pe:by_head.parts" | "pe:by_head.parts[]" => &["model.pe.heads"],
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
         "positions:randomized.max_position" if gone => &["train.stages.0.pe.max_position"],
         // A file with the default name is missing, and the error names the list that is written.

@@ -174,6 +174,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &["a value twice"],
         "two parts of one kind add up",
     ),
+    (&["variant.add"], &["the value in a list"], "a list of one"),
     (
         &["pe:by_layer.parts"],
         &["a value twice"],
@@ -264,6 +265,10 @@ const REQUIRED: &[&str] = &[
     "pe:nope_layers.part",
     "pe:on_axis.part",
     "pe:dape.part",
+    "pe:by_head.parts",
+    // Each has a number of heads.
+    "pe:by_head.parts[]",
+    "pe:by_head.heads[]",
     "pe:by_layer.parts",
     "pe:by_layer.pattern",
     // The pattern names each.

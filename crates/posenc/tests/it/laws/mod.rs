@@ -10,6 +10,7 @@ mod configurations;
 mod contents;
 mod declared;
 mod formulas;
+mod heads;
 mod hosts;
 mod positions;
 mod refusals;
