@@ -95,8 +95,8 @@ impl Family {
     pub fn table<'a>(&self, source: &'a Source) -> Result<Option<&'a Table>, Diagnostic> {
         let path = self.path(&[]);
         let above = path.parent();
-        let held = above.find(source.table()).filter(|_| !above.is_root());
-        if held.is_some_and(|held| !held.is_table()) {
+        let held = above.find(source.table());
+        if !above.is_root() && held.is_some_and(|held| !held.is_table()) {
             let error = self.value_error(source, &above, format!("`{above}` must be a table"));
             return Err(error.with_help(format!("write {} for what it holds", self.header)));
         }
