@@ -72,7 +72,7 @@ fn joined(parts: Vec<Option<Tensor<4>>>, places: &[Place]) -> Option<Tensor<4>> 
         match part {
             Some(x) if x.dims() == shape => x.clone(),
             Some(x) => x.clone().expand(shape),
-            None => Tensor::zeros(shape, options.clone()),
+            None => Tensor::zeros(shape, options),
         }
     });
     Some(Tensor::cat(own.collect(), 1))

@@ -75,10 +75,10 @@ const LANGUAGES: &[Language] = &[
         !w.windows(3).any(|three| three == [0; 3])
     }),
     ("tomita_5", 2, |w| {
-        ones(w) % 2 == 0 && (w.len() - ones(w)) % 2 == 0
+        ones(w).is_multiple_of(2) && (w.len() - ones(w)).is_multiple_of(2)
     }),
     ("tomita_6", 2, |w| {
-        (w.len() + 3 * w.len() - 2 * ones(w)) % 3 == 0
+        (w.len() + 3 * w.len() - 2 * ones(w)).is_multiple_of(3)
     }),
     ("tomita_7", 2, |w| {
         let runs = runs(w);
