@@ -107,8 +107,23 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    pub(crate) fn new(key: String, path: String, config: &'a EncodingConfig) -> Self {
-        Self { key, path, config }
+    /// The encodings of a key `parts`.
+    pub(crate) fn listed(parts: &'a [EncodingConfig]) -> Vec<Self> {
+        let part = |(i, config)| Self {
+            key: format!("parts.{i}"),
+            path: format!("parts.{i}"),
+            config,
+        };
+        parts.iter().enumerate().map(part).collect()
+    }
+
+    /// The encoding of a key `part`.
+    pub(crate) fn only(config: &'a EncodingConfig) -> Self {
+        Self {
+            key: "part".to_owned(),
+            path: "part.0".to_owned(),
+            config,
+        }
     }
 }
 
@@ -136,14 +151,20 @@ pub trait EncodingSpec: Sized {
 
     /// The first key whose value still depends on lengths, until [`resolve`](Self::resolve).
     fn unresolved(&self) -> Option<String> {
-        None
+        let mut parts = self.parts().into_iter();
+        parts.find_map(|part| Some(format!("{}.{}", part.key, part.config.unresolved()?)))
     }
 
-    /// Every parameter in the order of the module's fields. The one declaration of paths, shapes
-    /// and initial distributions; tables of an unresolved size are left out.
+    /// Every parameter in the order of the module's fields; those of its parts, unless it declares
+    /// others. The one declaration of paths, shapes and initial distributions; tables of an
+    /// unresolved size are left out.
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let _ = shape;
-        Vec::new()
+        let of = |(i, part): (usize, Part<'_>)| {
+            let declared = part.config.parameters(&self.part_shape(i, shape));
+            let within = |spec: ParamSpec| spec.within(&part.path);
+            declared.into_iter().map(within).collect::<Vec<_>>()
+        };
+        self.parts().into_iter().enumerate().flat_map(of).collect()
     }
 
     /// What it declares, without the parameters; meaningful once `check` passed.
@@ -181,6 +202,19 @@ pub trait EncodingSpec: Sized {
     fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
         let _ = part;
         *shape
+    }
+
+    /// Checks every part for the shape that it is built for.
+    ///
+    /// # Errors
+    ///
+    /// That of the first part that has one, with the part's key.
+    fn check_parts(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        let mut parts = self.parts().into_iter().enumerate();
+        parts.try_for_each(|(i, part)| {
+            let checked = part.config.check(&self.part_shape(i, shape));
+            checked.map_err(|error| error.within(&part.key))
+        })
     }
 
     /// A small configuration, for kinds with a key that has no default.

@@ -15,7 +15,7 @@ use crate::hooks::{
     Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
     first_alike,
 };
-use crate::init::{ParamSpec, Parameters};
+use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
@@ -311,11 +311,9 @@ impl EncodingSpec for ByHeadConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_heads(shape.n_heads)?;
+        self.check_parts(shape)?;
         for (i, part) in self.parts.iter().enumerate() {
-            let own = self.part_shape(i, shape);
-            part.check(&own)
-                .map_err(|error| error.within(&format!("parts.{i}")))?;
-            if part.properties(&own).hooks.embed {
+            if part.properties(&self.part_shape(i, shape)).hooks.embed {
                 return Err(ConfigError::new(
                     format!("parts.{i}.kind"),
                     part.kind(),
@@ -334,20 +332,6 @@ impl EncodingSpec for ByHeadConfig {
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.parts.iter_mut().for_each(|part| part.resolve(lengths));
-    }
-
-    fn unresolved(&self) -> Option<String> {
-        let mut parts = self.parts.iter().enumerate();
-        parts.find_map(|(i, part)| Some(format!("parts.{i}.{}", part.unresolved()?)))
-    }
-
-    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let parts = self.parts.iter().enumerate();
-        let of = |(i, part): (usize, &EncodingConfig)| {
-            let declared = part.parameters(&self.part_shape(i, shape)).into_iter();
-            declared.map(move |spec| spec.within(&format!("parts.{i}")))
-        };
-        parts.flat_map(of).collect()
     }
 
     fn properties(&self, shape: &ModelShape) -> Facts {
@@ -381,11 +365,7 @@ impl EncodingSpec for ByHeadConfig {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let place = |i: usize| format!("parts.{i}");
-        let parts = self.parts.iter().enumerate();
-        parts
-            .map(|(i, part)| Part::new(place(i), place(i), part))
-            .collect()
+        Part::listed(&self.parts)
     }
 
     fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {

@@ -13,7 +13,7 @@ use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
     Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
 };
-use crate::init::{ParamSpec, Parameters};
+use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
@@ -178,29 +178,11 @@ impl EncodingSpec for ByLayerConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_pattern()?;
-        let mut parts = self.parts.iter().enumerate();
-        parts.try_for_each(|(i, part)| {
-            part.check(shape)
-                .map_err(|error| error.within(&format!("parts.{i}")))
-        })
+        self.check_parts(shape)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.parts.iter_mut().for_each(|part| part.resolve(lengths));
-    }
-
-    fn unresolved(&self) -> Option<String> {
-        let mut parts = self.parts.iter().enumerate();
-        parts.find_map(|(i, part)| Some(format!("parts.{i}.{}", part.unresolved()?)))
-    }
-
-    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let parts = self.parts.iter().enumerate();
-        let of = |(i, part): (usize, &EncodingConfig)| {
-            let declared = part.parameters(shape).into_iter();
-            declared.map(move |spec| spec.within(&format!("parts.{i}")))
-        };
-        parts.flat_map(of).collect()
     }
 
     fn properties(&self, shape: &ModelShape) -> Facts {
@@ -224,11 +206,7 @@ impl EncodingSpec for ByLayerConfig {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let place = |i: usize| format!("parts.{i}");
-        let parts = self.parts.iter().enumerate();
-        parts
-            .map(|(i, part)| Part::new(place(i), place(i), part))
-            .collect()
+        Part::listed(&self.parts)
     }
 
     fn example() -> Option<Self> {

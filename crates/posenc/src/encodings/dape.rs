@@ -253,15 +253,11 @@ impl EncodingSpec for DapeConfig {
                 hint,
             ));
         }
-        self.part.check(shape).map_err(|error| error.within("part"))
+        self.check_parts(shape)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.part.resolve(lengths);
-    }
-
-    fn unresolved(&self) -> Option<String> {
-        self.part.unresolved().map(|key| format!("part.{key}"))
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
@@ -309,8 +305,7 @@ impl EncodingSpec for DapeConfig {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let (key, path) = ("part".to_owned(), "part.0".to_owned());
-        vec![Part::new(key, path, &self.part)]
+        vec![Part::only(&self.part)]
     }
 
     fn example() -> Option<Self> {

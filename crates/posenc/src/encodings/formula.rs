@@ -278,19 +278,22 @@ pub struct Formula {
     #[module(skip)]
     config: FormulaConfig,
     #[module(skip)]
-    shape: [usize; 3],
+    bias: Option<Expression>,
+    #[module(skip)]
+    frequencies: Option<Vec<f64>>,
+    n_heads: usize,
+    n_layers: usize,
 }
 
 struct PreparedFormula<'a> {
     bias: Option<BiasFormula<'a>>,
     rotation: Option<[RotaryTables; 2]>,
-    reads_layer: bool,
 }
 
 /// The bias of a pass. Named values are `[G or 1, H or 1, 1, 1]`.
 #[derive(Clone)]
 struct BiasFormula<'a> {
-    formula: Expression,
+    formula: &'a Expression,
     named: BTreeMap<&'a str, Tensor<4>>,
     distances: Rc<Distances>,
     queries: Option<Tensor<4>>,
@@ -302,19 +305,14 @@ impl PositionalEncoding for Formula {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let config = &self.config;
-        let [n_heads, n_layers, head_dim] = self.shape;
-        let device = &context.device;
-        let bias = config
-            .bias()
-            .expect("`init` refuses a formula that cannot be read");
-        let bias = bias.map(|formula| {
+        let (config, n_heads, device) = (&self.config, self.n_heads, &context.device);
+        let bias = self.bias.as_ref().map(|formula| {
             let one = |value: f64| upload(vec![value], [1, 1, 1, 1], device);
             let heads = |values: Vec<f64>| upload(values, [1, n_heads, 1, 1], device);
             let mut named = BTreeMap::from([
                 ("h", heads((1..=n_heads).map(|h| h as f64).collect())),
                 ("H", one(n_heads as f64)),
-                ("N", one(n_layers as f64)),
+                ("N", one(self.n_layers as f64)),
             ]);
             for (name, numbers) in &config.values {
                 named.insert(
@@ -343,18 +341,12 @@ impl PositionalEncoding for Formula {
                 formula,
             }
         });
-        let inv_freq = config.inv_freq().expect("`init` refuses it too");
-        let rotation = inv_freq.map(|formula| {
-            let frequencies = Frequencies::new(config.frequencies(&formula, head_dim));
+        let rotation = self.frequencies.as_ref().map(|frequencies| {
+            let frequencies = Frequencies::new(frequencies.clone());
             [positions.queries(), positions.keys()]
                 .map(|positions| RotaryTables::new(positions, &frequencies, context))
         });
-        let reads_layer = config.bias_reads("l");
-        Ok(Box::new(PreparedFormula {
-            bias,
-            rotation,
-            reads_layer,
-        }))
+        Ok(Box::new(PreparedFormula { bias, rotation }))
     }
 
     fn acts_in_groups(&self) -> bool {
@@ -395,7 +387,9 @@ impl Prepared for PreparedFormula<'_> {
     }
 
     fn bias_layer(&self, layer: usize) -> usize {
-        if self.reads_layer { layer } else { 0 }
+        let bias = self.bias.as_ref();
+        let reads_layer = bias.is_some_and(|bias| bias.formula.names().contains("l"));
+        if reads_layer { layer } else { 0 }
     }
 }
 
@@ -489,10 +483,15 @@ impl EncodingSpec for FormulaConfig {
     }
 
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Formula {
+        // `init` refuses a formula that cannot be read.
+        let inv_freq = self.inv_freq().ok().flatten();
         Formula {
             trained: parameters.take_list("trained"),
             config: self.clone(),
-            shape: [shape.n_heads, shape.n_layers, shape.head_dim],
+            bias: self.bias().ok().flatten(),
+            frequencies: inv_freq.map(|read| self.frequencies(&read, shape.head_dim)),
+            n_heads: shape.n_heads,
+            n_layers: shape.n_layers,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
     Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
 };
-use crate::init::{ParamSpec, Parameters};
+use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
@@ -172,20 +172,11 @@ impl EncodingSpec for NopeLayersConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         check_every(self.every)?;
-        self.part.check(shape).map_err(|error| error.within("part"))
+        self.check_parts(shape)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.part.resolve(lengths);
-    }
-
-    fn unresolved(&self) -> Option<String> {
-        self.part.unresolved().map(|key| format!("part.{key}"))
-    }
-
-    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let declared = self.part.parameters(shape).into_iter();
-        declared.map(|spec| spec.within("part.0")).collect()
     }
 
     fn properties(&self, shape: &ModelShape) -> Facts {
@@ -193,11 +184,7 @@ impl EncodingSpec for NopeLayersConfig {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        vec![Part::new(
-            "part".to_owned(),
-            "part.0".to_owned(),
-            &self.part,
-        )]
+        vec![Part::only(&self.part)]
     }
 
     fn example() -> Option<Self> {

@@ -14,7 +14,7 @@ use crate::ConfigError;
 use crate::by_part::{self, acts_for_all};
 use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
-use crate::init::{ParamSpec, Parameters};
+use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
@@ -76,8 +76,7 @@ impl EncodingSpec for OnAxisConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("axis", self.axis, 0..=15, "axes count from 0")?;
-        let checked = self.part.check(shape);
-        checked.map_err(|error| error.within("part"))?;
+        self.check_parts(shape)?;
         let facts = self.part.properties(shape);
         let (problem, hint) = if facts.ignores_positions {
             (
@@ -105,15 +104,6 @@ impl EncodingSpec for OnAxisConfig {
         self.part.resolve(lengths);
     }
 
-    fn unresolved(&self) -> Option<String> {
-        self.part.unresolved().map(|key| format!("part.{key}"))
-    }
-
-    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let declared = self.part.parameters(shape).into_iter();
-        declared.map(|spec| spec.within("part.0")).collect()
-    }
-
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
         let end = part.max_position_without_axes();
@@ -131,8 +121,7 @@ impl EncodingSpec for OnAxisConfig {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let (key, path) = ("part".to_owned(), "part.0".to_owned());
-        vec![Part::new(key, path, &self.part)]
+        vec![Part::only(&self.part)]
     }
 
     fn example() -> Option<Self> {

@@ -12,7 +12,7 @@ use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
     Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
 };
-use crate::init::{ParamSpec, Parameters};
+use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
@@ -253,10 +253,7 @@ impl EncodingSpec for StackConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         check_count(self.parts.len())?;
-        for (i, part) in self.parts.iter().enumerate() {
-            part.check(shape)
-                .map_err(|error| error.within(&format!("parts.{i}")))?;
-        }
+        self.check_parts(shape)?;
         let kinds: Vec<&str> = self.parts.iter().map(EncodingConfig::kind).collect();
         let facts = self.parts.iter().map(|part| part.properties(shape));
         check_exclusive(&kinds, &facts.collect::<Vec<_>>())
@@ -266,34 +263,13 @@ impl EncodingSpec for StackConfig {
         self.parts.iter_mut().for_each(|part| part.resolve(lengths));
     }
 
-    fn unresolved(&self) -> Option<String> {
-        let parts = self.parts.iter().enumerate();
-        parts
-            .filter_map(|(i, part)| Some(format!("parts.{i}.{}", part.unresolved()?)))
-            .next()
-    }
-
-    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let parts = self.parts.iter().enumerate();
-        parts
-            .flat_map(|(i, part)| {
-                let declared = part.parameters(shape).into_iter();
-                declared.map(move |spec| spec.within(&format!("parts.{i}")))
-            })
-            .collect()
-    }
-
     fn properties(&self, shape: &ModelShape) -> Facts {
         let parts = self.parts.iter().map(|part| part.properties(shape));
         Facts::stacked(&parts.collect::<Vec<_>>())
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let place = |i: usize| format!("parts.{i}");
-        let parts = self.parts.iter().enumerate();
-        parts
-            .map(|(i, part)| Part::new(place(i), place(i), part))
-            .collect()
+        Part::listed(&self.parts)
     }
 
     fn example() -> Option<Self> {
