@@ -74,17 +74,23 @@ def method(record):
     return ", ".join(label["text"] for label in record["labels"])
 
 
+def metrics(evaluation):
+    """Value and count by metric, perplexity among them where there is a loss."""
+    found = dict(evaluation["metrics"])
+    if "loss_nats" in found:
+        loss = found["loss_nats"]["value"]
+        value = math.exp(loss) if loss < 709 else math.inf
+        found["perplexity"] = {**found["loss_nats"], "value": value}
+    return found
+
+
 def scores(records):
     """One dictionary for each score: run, variant, test length, metric and value. Perplexity is
     derived from the loss."""
     rows = []
     for record in records:
         for evaluation in record["evals"]:
-            metrics = {name: metric["value"] for name, metric in evaluation["metrics"].items()}
-            if "loss_nats" in metrics:
-                loss = metrics["loss_nats"]
-                metrics["perplexity"] = math.exp(loss) if loss < 709 else math.inf
-            for name, value in metrics.items():
+            for name, metric in metrics(evaluation).items():
                 rows.append(
                     {
                         "run_id": record["run_id"],
@@ -95,7 +101,7 @@ def scores(records):
                         "variant": evaluation["variant"],
                         "test_len": evaluation["test_len"],
                         "metric": name,
-                        "value": value,
+                        "value": metric["value"],
                     }
                 )
     return rows

@@ -20,6 +20,9 @@ import tempfile
 import time
 from typing import Any, Iterator, Optional, Union
 
+import pandas
+
+from . import method, metrics, records
 from .call import NO_PROGRAM, find_program, toml
 
 Place = Union[str, "os.PathLike[str]"]
@@ -27,7 +30,7 @@ Place = Union[str, "os.PathLike[str]"]
 # Okabe and Ito's, with grey for yellow: the colours of the reports, in their order.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000", "#808080"]
 MARKERS = ["o", "s", "^", "D", "v", "o", "P", "<"]
-# Metrics of which less is better, so that a figure begins with one that every run has.
+# The metric of a figure, unless one is asked for: the first of these that the frame has.
 FIRST = ["perplexity", "exact_match", "token_accuracy", "loss_nats"]
 # Sections of a record's spec that say what a run was, as columns.
 SECTIONS = ["task", "model", "train"]
@@ -50,7 +53,7 @@ def run(
     jobs: Optional[int] = None,
     progress: bool = True,
     **overrides: Any,
-) -> "Any":
+) -> "Frame":
     """Trains and evaluates what a config asks for and is not recorded yet, and gives its scores.
 
     `config` is a file, or the name of a config that comes with the program. Overrides replace
@@ -91,7 +94,7 @@ def run(
     return frame(place)
 
 
-def frame(place: Place) -> "Any":
+def frame(place: Place) -> "Frame":
     """The scores of a run, of a directory of runs, or of a file of records, as a DataFrame.
 
     One row for each score: `run_id`, `experiment`, `method`, `seed`, `variant` (the encoding at test
@@ -103,12 +106,12 @@ def frame(place: Place) -> "Any":
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.
     """
-    from . import records
-
-    return _frame_type()(list(_rows(records(place))))
+    return Frame(list(_rows(records(place))))
 
 
-def draw(frame: "Any", metric: Optional[str] = None, *, by: str = "method", ax: "Any" = None) -> "Any":
+def draw(
+    frame: pandas.DataFrame, metric: Optional[str] = None, *, by: str = "method", ax: Any = None
+) -> Any:
     """Draws a metric by test length: one line for each method and variant, means over seeds.
 
     `metric` is perplexity, or the first that the frame has. `by` is the column that tells lines
@@ -153,10 +156,8 @@ def draw(frame: "Any", metric: Optional[str] = None, *, by: str = "method", ax: 
     return ax
 
 
-def _rows(records: list) -> Iterator[dict]:
-    from . import method
-
-    for record in records:
+def _rows(found: list) -> Iterator[dict]:
+    for record in found:
         spec = record["spec"]
         config = {}
         for section in SECTIONS:
@@ -176,15 +177,11 @@ def _rows(records: list) -> Iterator[dict]:
             lengths["test_len"] = each["test_len"]
             about = {"variant": each["variant"], **lengths}
             end = {"status": each["status"], "reason": each.get("reason"), **config}
-            metrics = dict(each["metrics"])
-            if "loss_nats" in metrics:
-                loss = metrics["loss_nats"]["value"]
-                value = math.exp(loss) if loss < 709 else math.inf
-                metrics["perplexity"] = {**metrics["loss_nats"], "value": value}
-            for name, metric in metrics.items():
+            scored = metrics(each)
+            for name, metric in scored.items():
                 score = {"metric": name, "value": metric["value"], "n": metric["n"]}
                 yield {**base, **about, **score, **end}
-            if not metrics:
+            if not scored:
                 yield {**base, **about, **none, **end}
 
 
@@ -252,34 +249,26 @@ class _Bar:
             print(file=sys.stderr)
 
 
-def _frame_type() -> type:
-    """The subclass of DataFrame, made when pandas is first asked for."""
-    if "Frame" not in globals():
-        import pandas
+class Frame(pandas.DataFrame):
+    """Scores, one in each row. See `longreach.frame`."""
 
-        class Plot:
-            """Calls `draw`; everything else is pandas' own `plot`."""
+    @property
+    def _constructor(self) -> type:
+        return Frame
 
-            def __init__(self, frame: "Any"):
-                self._frame = frame
+    @property
+    def plot(self) -> "_Plot":
+        return _Plot(self)
 
-            def __call__(self, metric: Optional[str] = None, **options: "Any") -> "Any":
-                return draw(self._frame, metric, **options)
 
-            def __getattr__(self, name: str) -> "Any":
-                return getattr(pandas.DataFrame(self._frame).plot, name)
+class _Plot:
+    """Calls `draw`; everything else is pandas' own `plot`."""
 
-        class Frame(pandas.DataFrame):
-            """Scores, one in each row. See `longreach.frame`."""
+    def __init__(self, frame: Frame):
+        self._frame = frame
 
-            @property
-            def _constructor(self) -> type:
-                return Frame
+    def __call__(self, metric: Optional[str] = None, **options: Any) -> Any:
+        return draw(self._frame, metric, **options)
 
-            @property
-            def plot(self) -> Plot:
-                return Plot(self)
-
-        Frame.__qualname__ = "Frame"
-        globals()["Frame"] = Frame
-    return globals()["Frame"]
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pandas.DataFrame(self._frame).plot, name)

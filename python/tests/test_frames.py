@@ -14,9 +14,11 @@ import tempfile
 import unittest
 
 import longreach
-from longreach import call, frames
+from longreach import call
 
 PANDAS = importlib.util.find_spec("pandas")
+if PANDAS:
+    from longreach import frames
 MATPLOTLIB = PANDAS and importlib.util.find_spec("matplotlib")
 PROGRAM = os.environ.get("LONGREACH") or shutil.which("longreach")
 TINY = {"steps": 4, "batch_size": 2}
@@ -38,6 +40,7 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "no value of a config"):
             call.toml(object())
 
+    @unittest.skipUnless(PANDAS, "needs pandas")
     def test_tables_replace_keys_unless_they_have_a_kind(self):
         given = {"train": {"adamw": {"beta2": 0.9}, "lr": 1}, "model.pe": {"kind": "rope"}}
         expected = [("train.adamw.beta2", 0.9), ("train.lr", 1), ("model.pe", {"kind": "rope"})]
