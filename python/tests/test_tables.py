@@ -38,6 +38,7 @@ YARN = 'eval.variants=[{name="yarn",set={scaling={kind="yarn"}}}]'
 ROPE = '{ kind = "rope" }'
 # Beside one of every kind: what the defaults do not show.
 MORE = [
+    f'{{ kind = "by_head", parts = [{ROPE}, {{ kind = "alibi" }}] }}',
     '{ kind = "rope", layout = "interleaved", rotary_dim = 4 }',
     '{ kind = "rope", learnable = true }',
     '{ kind = "t5", scaled = false }',

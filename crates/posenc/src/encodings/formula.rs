@@ -2,7 +2,7 @@
 //!
 //! - Formula: `bias` is added to the logits of each pair of query and key, `inv_freq` is the angle
 //!   by which pair i of dimensions turns from one position to the next, as `rope` turns it.
-//! - Source: none; it is the config's own.
+//! - Source: none; the config defines it.
 //! - Parameters: those that `train` names, `[H]` each, shared by layers, from the numbers given.
 //! - Limits: none by construction.
 

@@ -75,7 +75,7 @@ fn heads_of_a_part_are_those_of_the_part_alone() {
                 let expected = of_heads(&alone, heads.clone(), heads.clone(), layer);
                 let found = of_heads(&mixed, 0..4, heads.clone(), layer);
                 let [logits, output] = [0, 1].map(|i: usize| {
-                    // Without an output bias of its own a part adds 0.
+                    // A part that has no output bias adds 0.
                     let zeros = vec![0.0; found[i].len()];
                     let is_none = expected[i].is_empty();
                     largest_difference(&found[i], if is_none { &zeros } else { &expected[i] })

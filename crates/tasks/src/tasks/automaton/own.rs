@@ -41,7 +41,7 @@ pub(super) fn read(table: &AutomatonConfig) -> Result<Dfa, Invalid> {
         let to = table.symbols.iter().map(|symbol| {
             row.get(symbol).and_then(|to| number(to)).ok_or_else(|| {
                 let key = format!("transitions.{state}.{symbol}");
-                let hint = "a word that is lost leads to a state of its own, never left";
+                let hint = "for a dead end, add a state whose transitions all lead to itself";
                 let allowed = "a state for every symbol of task.symbols";
                 Invalid::new(key, "", "is missing", allowed, hint)
             })
