@@ -98,7 +98,8 @@ impl Family {
         let held = above.find(source.table());
         if !above.is_root() && held.is_some_and(|held| !held.is_table()) {
             let error = self.value_error(source, &above, format!("`{above}` must be a table"));
-            return Err(error.with_help(format!("write {} for what it holds", self.header)));
+            let help = format!("write [{above}] and {}, in single brackets", self.header);
+            return Err(error.with_help(help));
         }
         match path.find(source.table()) {
             None => Ok(None),

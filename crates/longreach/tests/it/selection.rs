@@ -215,6 +215,14 @@ fn mistakes_of_a_selection_are_named() {
             "keys that no axis varies",
         ],
     );
+    // A list has no key `over`, so nothing would be chosen and nothing run.
+    refused(
+        &CONFIG
+            .replace("[select]", "[[select]]")
+            .replace("[select.over]", "[other]"),
+        &[],
+        &["`select` must be a table", "x.toml:", "single brackets"],
+    );
     refused(
         CONFIG,
         &["select.seeds=[7,1]"],

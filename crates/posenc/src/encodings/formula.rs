@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for FormulaConfig {
 
 /// A number for all heads, or one for each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a number or a list of numbers")]
+#[serde(untagged, expecting = "must be a number or a list of numbers")]
 pub enum Numbers {
     /// For all heads.
     One(f64),
@@ -124,7 +124,8 @@ impl FormulaConfig {
         } else {
             "give it a number in `values`, or in `train` one to start from"
         };
-        refuse(format!("reads `{unknown}`"), known.join(", "), hint)
+        let problem = format!("reads `{unknown}`, which has no value");
+        refuse(problem, known.join(", "), hint)
     }
 
     fn bias(&self) -> Result<Option<Expression>, ConfigError> {
