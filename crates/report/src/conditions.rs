@@ -3,6 +3,7 @@
 use records::analysis::setting::Setting;
 use records::record::{RunRecord, RunStatus};
 use records::text::{list, thousands};
+use std::collections::BTreeSet;
 
 /// Names and values of the facts.
 #[expect(clippy::too_many_lines, reason = "one block per fact")]
@@ -31,7 +32,12 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
     seeds.sort_unstable();
     seeds.dedup();
     let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    let methods: usize = settings.iter().map(|s| s.methods.len()).sum();
+    let names = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name);
+    let names: BTreeSet<&String> = names.collect();
+    let methods = match settings.len() {
+        0 | 1 => format!("{} methods", names.len()),
+        count => format!("{} methods in {count} settings", names.len()),
+    };
     let runs = records.iter().filter(|r| r.evaluation_of.is_none()).count();
     let later = records.len() - runs;
     let later = if later == 0 {
@@ -78,7 +84,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ("experiments", each(&|r| Some(r.experiment.clone()))),
         (
             "runs",
-            format!("{runs} ({diverged} diverged), {methods} methods{later}"),
+            format!("{runs} ({diverged} diverged), {methods}{later}"),
         ),
         ("seeds", list(&seeds, 12)),
         ("steps", span(&|r| r.train.steps)),

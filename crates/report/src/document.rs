@@ -127,7 +127,7 @@ pub(crate) struct Cell {
     pub interval_at: Option<usize>,
     /// Where it stands in its column.
     pub mark: Mark,
-    /// Whether it is of a method that is still learning.
+    /// Whether it is of a method that is still learning, and therefore grey.
     pub is_learning: bool,
     /// Colour of the cell, from 0 (worst) to 1 (best).
     pub heat: Option<f64>,
@@ -147,6 +147,15 @@ impl Cell {
         Self {
             interval_at: at,
             ..Self::from(mean + &interval)
+        }
+    }
+
+    /// Marked as that of a method that is still learning.
+    pub(crate) fn still_learning(self) -> Self {
+        Self {
+            text: self.text + " †",
+            is_learning: true,
+            ..self
         }
     }
 

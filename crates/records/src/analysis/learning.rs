@@ -6,6 +6,7 @@ use super::measure::difference_of;
 use super::point::{Absent, Point, difference_parts, value_at, value_in};
 use super::setting::{Method, Setting};
 use crate::metric::{STILL_LEARNING, of_difference};
+use crate::record::RunRecord;
 use crate::text::{list, name};
 use std::collections::BTreeSet;
 
@@ -16,20 +17,29 @@ impl Setting<'_> {
         runs.any(|run| run.half.is_some())
     }
 
+    /// The seeds of runs that were also trained with half their steps.
+    pub fn half_seeds(&self) -> BTreeSet<u64> {
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let halved = runs.filter(|run| run.half.is_some());
+        halved.map(|run| run.seed).collect()
+    }
+
     /// How much the leading score in length moves from half the steps to all, paired by seed: a
     /// difference, of perplexities the relative change. Of a variant, that of the trained encoding.
+    /// Runs that were not trained with half their steps do not count.
     pub fn learning(&self, method: &Method) -> Point {
         let (method, metric) = (self.trained(method), self.lead());
-        let runs = &self.groups[method.group].runs;
-        let pair = |run: &Run<'_>| -> Result<(f64, f64), Absent> {
+        let runs = self.groups[method.group].runs.iter();
+        let runs: Vec<(&Run<'_>, &RunRecord)> =
+            runs.filter_map(|run| Some((run, run.half?))).collect();
+        let pair = |run: &Run<'_>, half: &RunRecord| -> Result<(f64, f64), Absent> {
             let len = self.in_length.ok_or(Absent::Missing)?;
-            let half = run.half.ok_or(Absent::Missing)?;
             let all = value_at(run, &method.variant, metric, len)?;
             Ok((all, value_in(half, &method.variant, metric, len)?))
         };
         let (mut pairs, mut values, mut absent) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for run in runs {
-            match pair(run) {
+        for (run, half) in &runs {
+            match pair(run, half) {
                 Ok((all, half)) => {
                     pairs.push((all, half));
                     values.push((run.seed, all - half));

@@ -113,8 +113,11 @@ pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
 
 /// The mean, and its interval with the space before it.
 pub fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
+    parts_at(metric, estimate, decimals(metric, estimate))
+}
+
+fn parts_at(metric: &str, estimate: &Estimate, decimals: usize) -> (String, String) {
     let (times, unit) = metric::unit(metric);
-    let decimals = decimals(metric, estimate);
     let number = |value: f64| metric::number(times * value, decimals);
     let mean = number(estimate.mean) + unit;
     let interval = match (estimate.half_width, estimate.interval) {
@@ -179,6 +182,24 @@ fn supported(half_width: f64) -> usize {
     (first + 1.0).max(0.0) as usize
 }
 
+/// Decimals that a mean beside a bound may have more than by itself.
+const MORE_BESIDE_BOUND: usize = 2;
+
+/// [`point_text`] beside a bound: with more decimals where the mean would print as the bound.
+pub fn point_text_beside(metric: &str, point: &Point, bound: f64) -> String {
+    let (times, _) = metric::unit(metric);
+    let (mean, interval) = parts(point, |estimate| {
+        let fewest = decimals(metric, estimate);
+        let is_apart = |decimals: &usize| {
+            let text = |value: f64| metric::number(times * value, *decimals);
+            text(estimate.mean) != text(bound)
+        };
+        let apart = (fewest..=fewest + MORE_BESIDE_BOUND).find(is_apart);
+        parts_at(metric, estimate, apart.unwrap_or(fewest))
+    });
+    mean + &interval
+}
+
 /// Mean and interval, as a table shows them.
 pub fn point_text(metric: &str, point: &Point) -> String {
     let (mean, interval) = point_parts(metric, point);
@@ -219,5 +240,38 @@ pub fn absent_text(absent: &BTreeSet<Absent>) -> String {
         Absent::Missing.name().into()
     } else {
         named.join(" / ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Scale;
+
+    fn ratio(values: &[f64]) -> Point {
+        Point {
+            values: (0..).zip(values.iter().copied()).collect(),
+            estimate: Estimate::of(Scale::Log, values),
+            runs: values.len(),
+            failed: 0,
+            absent: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_mean_that_prints_as_the_bound_has_more_decimals_beside_it() {
+        let point = ratio(&[1.092, 1.098, 1.104]);
+        assert!(point_text(metric::RATIO, &point).starts_with("1.10 ["));
+        assert!(point_text_beside(metric::RATIO, &point, 1.1).starts_with("1.098 ["));
+        assert_eq!(
+            point_text_beside(metric::RATIO, &point, 1.2),
+            point_text(metric::RATIO, &point)
+        );
+        // Equal to the bound to the last decimal that is tried.
+        let equal = ratio(&[1.1, 1.1, 1.1]);
+        assert_eq!(
+            point_text_beside(metric::RATIO, &equal, 1.1),
+            point_text(metric::RATIO, &equal)
+        );
     }
 }

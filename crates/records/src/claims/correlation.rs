@@ -19,13 +19,13 @@ pub struct Column {
     pub lengths: (usize, usize),
     /// Methods in both, with the published number and our mean over seeds.
     pub methods: Vec<(String, f64, f64)>,
-    /// Of those; none for fewer than two methods or where one side is constant.
+    /// Of those; none where one side is constant.
     pub correlation: Option<Correlation>,
 }
 
 impl Claims {
     /// Spearman's rank correlation over methods of each published column (one length of one table)
-    /// with ours, in every experiment and setting with at least two of its methods. Methods that
+    /// with ours, in every experiment and setting with at least three of its methods. Methods that
     /// have not converged are left out beyond the training length.
     pub fn correlate(&self, records: &[RunRecord]) -> Vec<Column> {
         let settings = experiment_settings(records);
@@ -46,7 +46,10 @@ impl Claims {
     }
 }
 
-/// One published column beside ours; none for fewer than two common methods.
+/// Fewest common methods: two are in one order or the other, whatever their numbers are.
+const FEWEST: usize = 3;
+
+/// One published column beside ours; none for fewer than [`FEWEST`] common methods.
 fn column(
     table: &Published,
     length: usize,
@@ -69,7 +72,7 @@ fn column(
         Some((method.name.clone(), number.value, mean))
     });
     let methods: Vec<(String, f64, f64)> = both.collect();
-    if methods.len() < 2 {
+    if methods.len() < FEWEST {
         return None;
     }
     let sides: (Vec<f64>, Vec<f64>) = methods.iter().map(|m| (m.1, m.2)).unzip();

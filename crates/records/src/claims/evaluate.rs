@@ -6,7 +6,7 @@ use super::experiment_setting::{
 };
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
-use crate::analysis::point::{Absent, Point, estimate_text, point_text};
+use crate::analysis::point::{Absent, Point, estimate_text, point_text, point_text_beside};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::record::RunRecord;
@@ -429,7 +429,7 @@ impl<'s> Evaluation<'s, '_> {
                     Some(false) => (Verdict::Disagrees, format!("n = {n}{over}")),
                     None => (
                         Verdict::Undecided,
-                        format!("n = {n}{over}, inside the interval; the mean {side}"),
+                        format!("n = {n}{over}, the bound is in the interval, the mean {side}"),
                     ),
                 },
             },
@@ -441,7 +441,12 @@ impl<'s> Evaluation<'s, '_> {
             verdict,
             mean_agrees,
             impossible: None,
-            shown: point_text(metric, point),
+            shown: match needed {
+                Needed::AtMost(bound) | Needed::AtLeast(bound) => {
+                    point_text_beside(metric, point, bound)
+                }
+                Needed::Negative | Needed::Positive => point_text(metric, point),
+            },
             why,
             bound: Some(needed),
         }

@@ -7,7 +7,7 @@ use crate::document::{Cell, Chapter, Layout, Table};
 use records::claims::{Claims, Column, Outcome, Verdict, counts};
 use records::metric;
 use records::record::RunRecord;
-use records::stats::MOST_EXACT;
+use records::stats::{Correlation, MOST_EXACT};
 use records::text::{self, list};
 
 /// The lists of claims: verdict, anchor, first sentence of the caption.
@@ -40,7 +40,7 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
     let lists = LISTS
         .iter()
         .filter_map(|(verdict, slug, what)| claim_table(claims, &outcomes, *verdict, slug, what));
-    let correlated = Some(&columns).filter(|columns| !columns.is_empty());
+    let correlated = (!columns.is_empty()).then(|| correlation_tables(&columns));
     let summary = if claims.claims.is_empty() {
         String::new()
     } else {
@@ -51,9 +51,7 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
             name: "Against the source".into(),
             slug: "against-the-source".into(),
             summary,
-            tables: lists
-                .chain(correlated.map(|columns| correlation_table(columns)))
-                .collect(),
+            tables: lists.chain(correlated.into_iter().flatten()).collect(),
             is_first: true,
         },
         csv: vec![claims_csv(claims, &outcomes), correlations_csv(&columns)],
@@ -186,44 +184,86 @@ fn correlations_csv(columns: &[Column]) -> CsvFile {
     }
 }
 
-fn correlation_table(columns: &[Column]) -> Table {
-    let row = |column: &Column| {
-        let pair = |m: &(String, f64, f64)| {
-            let text = |v: f64| metric::number(v, metric::decimals(&column.metric, v));
-            format!("{} {} / {}", m.0, text(m.1), text(m.2))
-        };
-        let number = |value: Option<f64>| value.map_or("-".into(), |v| metric::number(v, 3));
-        let pairs: Vec<String> = column.methods.iter().map(pair).collect();
-        [
-            column.source.clone(),
-            column.place.clone(),
-            column.metric.clone(),
-            format!("{} / {}", column.lengths.0, column.lengths.1),
-            column.methods.len().to_string(),
-            number(column.correlation.map(|c| c.rho)),
-            number(column.correlation.map(|c| c.p)),
-            list(&pairs, MOST_NUMBERS),
-        ]
-        .map(Cell::from)
-        .to_vec()
+/// One row for each published table and setting, and its pairs, folded away.
+fn correlation_tables(columns: &[Column]) -> [Table; 2] {
+    let is_one_row = |a: &Column, b: &Column| {
+        (&a.source, &a.place, &a.metric) == (&b.source, &b.place, &b.metric)
     };
-    let head = [
-        "source", "where", "metric", "length", "n", "rho", "p", "pairs",
-    ];
-    Table {
-        slug: "rank-correlation".into(),
-        title: "Rank correlation".into(),
-        caption: "Spearman's rank correlation over methods between a published column and ours \
-                  (means over seeds). Pairs are published / ours."
-            .into(),
-        notes: format!(
-            "Ties share their mean rank. n: methods in both; two-sided p over all permutations for \
-             n up to {MOST_EXACT}, else by Student's t with n - 2 degrees of freedom. -: one side \
-             is constant. Methods that have not converged are left out beyond the training length."
-        ),
-        columns: head.map(String::from).to_vec(),
-        rows: columns.iter().map(row).collect(),
-        layout: Layout::Prose,
-        ..Table::default()
-    }
+    let row = |columns: &[Column]| {
+        let rho = |column: &Column| {
+            let text = match column.correlation {
+                None => "-".into(),
+                Some(Correlation { rho, p, .. }) => {
+                    format!("{} (p {})", metric::number(rho, 2), metric::number(p, 3))
+                }
+            };
+            format!("{}: {text}", lengths_text(column))
+        };
+        let each: Vec<String> = columns.iter().map(rho).collect();
+        let counts = columns.iter().map(|column| column.methods.len());
+        let (least, most) = counts.fold((usize::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
+        let count = match least == most {
+            true => most.to_string(),
+            false => format!("{least} to {most}"),
+        };
+        let first = &columns[0];
+        let start = [&first.source, &first.place, &first.metric].map(String::clone);
+        let cells = start.into_iter().chain([count, each.join("; ")]);
+        cells.map(Cell::from).collect()
+    };
+    let head = |last: [&str; 2]| {
+        let names = ["source", "where", "metric"].into_iter().chain(last);
+        names.map(String::from).collect()
+    };
+    let rows = columns.chunk_by(is_one_row).map(row).collect();
+    [
+        Table {
+            slug: "rank-correlation".into(),
+            title: "Rank correlation".into(),
+            caption: "Spearman's rank correlation over methods between published numbers and ours \
+                      (means over seeds), by length: published / ours."
+                .into(),
+            notes: format!(
+                "Ties share their mean rank. n: methods in both, at least three; two-sided p over \
+                 all permutations for n up to {MOST_EXACT}, else by Student's t with n - 2 degrees \
+                 of freedom. -: one side is constant. Methods that have not converged are left out \
+                 beyond the training length."
+            ),
+            columns: head(["n", "rho by length"]),
+            rows,
+            layout: Layout::Prose,
+            ..Table::default()
+        },
+        Table {
+            slug: "rank-correlation-pairs".into(),
+            title: "Published numbers and ours".into(),
+            caption: "The pairs behind the rank correlations: published / ours.".into(),
+            is_folded: true,
+            columns: head(["length", "pairs"]),
+            rows: columns.iter().map(pairs_row).collect(),
+            layout: Layout::Prose,
+            ..Table::default()
+        },
+    ]
+}
+
+fn pairs_row(column: &Column) -> Vec<Cell> {
+    let pair = |m: &(String, f64, f64)| {
+        let text = |v: f64| metric::number(v, metric::decimals(&column.metric, v));
+        format!("{} {} / {}", m.0, text(m.1), text(m.2))
+    };
+    let each: Vec<String> = column.methods.iter().map(pair).collect();
+    [
+        column.source.clone(),
+        column.place.clone(),
+        column.metric.clone(),
+        lengths_text(column),
+        list(&each, MOST_NUMBERS),
+    ]
+    .map(Cell::from)
+    .to_vec()
+}
+
+fn lengths_text(column: &Column) -> String {
+    format!("{} / {}", column.lengths.0, column.lengths.1)
 }

@@ -9,8 +9,9 @@ pub(super) const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
 pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
-     averaged in nats); differences and ratios paired by seed, n in brackets. A comparison agrees \
-     or disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
+     averaged in nats); differences and ratios paired by seed; n: the number of seeds. Over seeds \
+     and text: the interval also covers which blocks of the text are scored. A comparison agrees \
+     or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
      beyond the training length of a method that has not converged. Of several comparisons, only \
      those disagree that Holm's step-down procedure rejects at 5 %.";
 

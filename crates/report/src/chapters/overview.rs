@@ -83,10 +83,10 @@ fn matrix(
                 |m| {
                     let cell = cell(setting, m);
                     let is_learning = cell.heat.is_some() && setting.is_still_learning(m);
-                    Cell {
-                        is_learning,
-                        heat: cell.heat.filter(|_| !is_learning),
-                        ..cell
+                    if is_learning {
+                        Cell { heat: None, ..cell }.still_learning()
+                    } else {
+                        cell
                     }
                 },
             )

@@ -25,7 +25,8 @@ pub(super) fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) ->
     if series.len() > MOST_BANDS {
         series.iter_mut().for_each(|line| line.band.clear());
         return format!(
-            " Lines: means, {seeds}. Bands of more than {MOST_BANDS} lines would hide each other."
+            " Lines: means, {seeds}; no bands, because those of more than {MOST_BANDS} lines hide \
+             each other."
         );
     }
     format!(" Bands: {what}, {seeds}.")

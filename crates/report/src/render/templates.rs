@@ -187,7 +187,6 @@ fn cell(cell: &Cell, aligned: Option<Value>) -> Value {
         text => printable(&cell.text),
         bold => cell.mark == Mark::Best,
         near => cell.mark == Mark::Near,
-        learning => cell.is_learning,
         aligned,
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }

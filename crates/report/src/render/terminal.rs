@@ -43,8 +43,7 @@ pub(crate) fn terminal(document: &Document) -> String {
     out
 }
 
-/// The leading table of a section, its best cells starred, those of methods that are still learning
-/// with a dagger.
+/// The leading table of a section, its best cells starred.
 fn table(lead: &Table) -> String {
     let mut table = ruled_table();
     table.force_no_tty();
@@ -53,8 +52,7 @@ fn table(lead: &Table) -> String {
     for row in &lead.rows {
         table.add_row(row.iter().map(|c| {
             let best = if c.mark == Mark::Best { " *" } else { "" };
-            let learning = if c.is_learning { " †" } else { "" };
-            format!("{}{best}{learning}", printable(&c.text))
+            format!("{}{best}", printable(&c.text))
         }));
     }
     for column in table.column_iter_mut().skip(1) {

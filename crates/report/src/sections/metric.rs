@@ -7,6 +7,7 @@ use records::analysis::point::{Point, difference_point_parts, point_parts};
 use records::analysis::setting::Setting;
 use records::metric;
 use records::stats::Scale;
+use records::text::list;
 
 /// Every metric but the leading one, whose table comes first.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
@@ -23,7 +24,8 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     };
     let rule = if setting.seeds().1 > 1 {
         " Bold: the best of its column, its interval touching no other. Italic, where there is no \
-         such one: the best mean and those whose interval touches that of the best."
+         such one: the best mean and those whose interval touches that of the best, which a wide \
+         interval does more easily than a narrow one."
     } else {
         ""
     };
@@ -37,11 +39,9 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     let learning = setting
         .has_halves()
         .then(|| "half to all steps".to_string());
-    let learned = if learning.is_some() {
-        " Last column: the leading score in length with all steps against that with half of them, \
-         paired by seed. Grey, †: still learning, it moves by more than 3 %."
-    } else {
-        ""
+    let learned = match learning {
+        Some(_) => learning_note(setting),
+        None => String::new(),
     };
     if learning.is_some() {
         mark_learning(setting, &mut rows, &keys);
@@ -71,6 +71,19 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     }
 }
 
+/// What the column on half the steps is.
+fn learning_note(setting: &Setting<'_>) -> String {
+    let seeds: Vec<String> = setting.half_seeds().iter().map(u64::to_string).collect();
+    let seeds = match &seeds[..] {
+        [seed] => format!("seed {seed} only"),
+        _ => format!("seeds {}", list(&seeds, 12)),
+    };
+    format!(
+        " Last column: the leading score in length with all steps against that with half of them, \
+         paired by seed ({seeds}). Grey, †: still learning, it changes by more than 3 %."
+    )
+}
+
 /// Adds the column on half the steps, and marks the cells of methods that are still learning.
 /// `row_keys`: those of methods, empty for a row of the method above it.
 fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], row_keys: &[String]) {
@@ -89,8 +102,12 @@ fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], row_keys: &[Stri
         } else {
             "".into()
         });
-        for cell in row.iter_mut().skip(1).filter(|cell| !cell.text.is_empty()) {
+        let (name, cells) = row.split_first_mut().expect("a row has a name");
+        for cell in cells.iter_mut().filter(|cell| !cell.text.is_empty()) {
             cell.is_learning = is_learning;
+        }
+        if is_learning && is_first {
+            name.text += " †";
         }
     }
 }

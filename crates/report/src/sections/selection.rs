@@ -38,19 +38,15 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
             slug: slug("selection"),
             title: "Chosen values".into(),
             caption: caption.clone(),
-            notes:
-                "Equal scores are decided by the loss. An edge is the first or the last value \
-                    tried: a better one may lie beyond. The last column is how much the score moves \
-                    between the two best."
-                    .into(),
-            columns: columns(&[
-                "method",
-                "chosen",
-                "score",
-                "next best",
-                "its score",
-                "moves by",
-            ]),
+            notes: format!(
+                "{}An edge is the first or the last value tried: a better one may lie beyond. Gap: \
+                 the score of the next best less that of the chosen one.",
+                match metric::find(&first.by).is_some_and(|def| def.name == metric::LOSS_NATS) {
+                    true => "",
+                    false => "Where scores are equal, the lower loss decides. ",
+                }
+            ),
+            columns: columns(&["method", "chosen", "score", "next best", "its score", "gap"]),
             rows: chosen
                 .iter()
                 .map(|(group, selected)| row(group, selected))

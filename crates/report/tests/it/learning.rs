@@ -113,7 +113,8 @@ fn a_method_whose_score_moves_is_still_learning() {
         (number(&alibi[4]) - (-0.015 + half).exp_m1()).abs() < 1e-8,
         "{alibi:?}"
     );
-    assert_eq!(alibi[5..8], ["2", "3", "missing"]);
+    // The third run was not trained with half its steps, and does not count as missing.
+    assert_eq!(alibi[5..8], ["2", "2", "ok"]);
 }
 
 #[test]
