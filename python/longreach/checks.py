@@ -6,14 +6,15 @@ import torch
 
 from .model import Content, Encoding, Shape, Transformer
 from .program import BenchError
+from .training import KNOWN, check_metric
 
 # What the Python model knows, by table of a spec; a key that is not here is refused by name.
 _KNOWN = {
     "model": "vocab_size d_model n_layers n_heads head_dim mlp d_ff norm activation tied_head "
     "embedding_std qk_norm matmul pe dropout",
     "train": "train_len seq_len steps batch_size lr warmup_steps schedule final_lr grad_clip adamw "
-    "length min_len",
-    "eval": "test_lens seed batch_tokens variants",
+    "length min_len stop",
+    "eval": "test_lens seed rows batch_tokens variants",
 }
 _ONLY = [("model", "dropout", 0.0), ("train", "length", "fixed")]
 
@@ -30,15 +31,15 @@ def check_config(spec: dict) -> None:
             raise BenchError(f"{table}.{key} = {wrong!r}: bench knows only {value!r}")
     if any(not isinstance(length, int) for length in spec["eval"]["test_lens"]):
         raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
+    if spec["train"].get("stop"):
+        check_metric(spec["train"]["stop"]["metric"], "train.stop.metric")
 
 
 def check_task(task: dict) -> None:
-    """Refuses a task that is scored by more than losses. `task` is that of a record."""
-    if set(task["definitions"]) - {"loss_nats", "perplexity", "bits_per_byte"}:
-        raise BenchError(
-            f"task.kind = {task['kind']!r} is scored by {task['primary_metric']}; "
-            "bench scores losses of text alone"
-        )
+    """Refuses a task whose leading score is not known here. `task` is that of a record."""
+    if task["primary_metric"] not in KNOWN:
+        kind, metric = task["kind"], task["primary_metric"]
+        raise BenchError(f"task.kind = {kind!r} is scored by {metric}; bench knows {', '.join(KNOWN)}")
 
 
 class Checked(Encoding):

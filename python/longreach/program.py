@@ -1,6 +1,7 @@
 """What `longreach.bench` asks the program for: specs, initial weights, rows, and short runs."""
 
 import concurrent.futures
+import copy
 import json
 import pathlib
 import subprocess
@@ -9,6 +10,10 @@ from typing import Iterator
 
 from .call import NO_PROGRAM, find_program, toml
 from .model import read_weights
+
+
+# Tokens of training rows that are read at a time.
+CHUNK_TOKENS = 1 << 17
 
 
 class BenchError(ValueError):
@@ -35,46 +40,73 @@ class Program:
             raise BenchError(f"longreach {arguments[0]} failed:\n{done.stderr.strip()}")
         return done.stdout
 
+    def with_values(self, *overrides: str) -> "Program":
+        """The same program and config with more overrides."""
+        other = copy.copy(self)
+        other.overrides = [*self.overrides, *overrides]
+        other.tables = {}
+        return other
+
+    def short(self, steps: int, spec: dict) -> "Program":
+        """The same with a training of a few steps, which nothing ends before. `spec` is that of a
+        run."""
+        values = [f"train.steps={steps}", f"train.warmup_steps={min(2, steps - 1)}"]
+        if spec["train"].get("stop"):
+            values.append(f"train.stop.every={steps}")
+        return self.with_values(*values)
+
     def _values(self, pe: dict, seeds: list, more=()) -> list:
         # Without the axes, so that a config for many methods gives one run for each seed.
         fixed = ["axes={}", f"model.pe={toml(pe)}", "eval.variants=[]", f"seeds={toml(seeds)}"]
         return [self.config, *fixed, *self.overrides, *more]
 
-    def jobs(self, pe: dict, seeds: list) -> list:
-        """The resolved runs, as a sweep writes them: `job` with its spec, `test_rows`."""
+    def _planned(self, pe: dict, seeds: list) -> list:
         with tempfile.TemporaryDirectory() as place:
             out = str(pathlib.Path(place) / "plan")
             self._call("submit", *self._values(pe, seeds), "--cluster", "parallel", "--out", out)
             lines = pathlib.Path(out, "manifest.jsonl").read_text(encoding="utf-8").splitlines()
-        jobs = [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines]
+
+    def jobs(self, pe: dict, seeds: list) -> list:
+        """The resolved runs, one for each seed: `job` with its spec, `test_rows`."""
+        jobs = self._planned(pe, seeds)
         if [job["job"]["spec"]["seed"] for job in jobs] != list(seeds):
             raise BenchError(
-                f"{self.config} has {len(jobs)} runs where one for each seed was expected; "
-                "bench takes no [select], half_seeds or stages: leave them out"
+                f"{self.config} has {len(jobs)} runs where one for each seed was expected; bench "
+                "takes no half_seeds and no stages: leave them out, or pass "
+                "overrides=['half_seeds=[]']"
             )
         return jobs
 
+    def sweep(self, pe: dict, seeds: list) -> tuple:
+        """The runs of the sweep of [select] and the metric that chooses, or ([], None)."""
+        by = json.loads(self._call("check", *self._values(pe, seeds), "--json"))["chosen_by"]
+        return (self._planned(pe, seeds), by) if by else ([], None)
+
     def trained(self, pe: dict, seeds: list, *more: str) -> list:
-        """Trains with the program: (record, losses by step, weights) for each seed."""
+        """Trains with the program: (record, losses by step, initial weights) for each seed."""
         with tempfile.TemporaryDirectory() as place:
-            self._call("run", *self._values(pe, seeds, more), "--runs", place)
+            values = self._values(pe, seeds, more)
+            self._call("run", *values, "--initial-weights", "--runs", place)
             found = {}
             for file in pathlib.Path(place).glob("*/*/record.json"):
                 record = json.loads(file.read_text(encoding="utf-8"))
                 lines = (file.parent / "steps.jsonl").read_text(encoding="utf-8").splitlines()
                 steps = [json.loads(line) for line in lines]
                 losses = [step["loss_nats"] for step in steps if "loss_nats" in step]
-                weights = read_weights(file.parent / "weights.safetensors")
+                weights = read_weights(file.parent / "initial_weights.safetensors")
                 found[record["seed"]] = (record, losses, weights)
         return [found[seed] for seed in seeds]
 
-    def initial(self, pe: dict, seeds: list) -> list:
-        """(record, initial weights) for each seed: those after one step at the least rate there
-        is, 1e-12, which changes no weight that matters in single precision."""
-        idle = ["train.steps=1", "train.lr=1e-12", "train.warmup_steps=0"]
-        spec = self.jobs(pe, seeds[:1])[0]["job"]["spec"]
-        idle += ["train.adamw.weight_decay=0", f"eval.test_lens=[{spec['train']['train_len']}]"]
-        return [(record, weights) for record, _, weights in self.trained(pe, seeds, *idle)]
+    def initial(self, pe: dict, job: dict) -> tuple:
+        """The initial weights of a run, and a record of a run of one step from them, whose task and
+        environment are the run's."""
+        spec = job["job"]["spec"]
+        short = self.short(1, spec)
+        lengths = f"eval.test_lens=[{spec['train']['train_len']}]"
+        rows = f"eval.rows={spec['eval'].get('rows', 'test')}"
+        [(record, _, weights)] = short.trained(pe, [spec["seed"]], lengths, rows)
+        return record, weights
 
     def _task(self) -> list:
         if not self.tables:
@@ -85,31 +117,43 @@ class Program:
         kind = keys.pop("kind")
         return [kind, *(f"{k}={toml(v)}" for k, v in keys.items() if v is not None)]
 
-    def rows(self, job: dict, length: int, count: int, *which: str) -> dict:
-        """Rows of the task: `inputs`, `targets`, `counted`, lists of `count` rows."""
+    def _rows(self, job: dict, length: int, *which: str) -> dict:
+        """Rows of the task: lists of `inputs`, `targets` and `counted`."""
         train_len = str(job["job"]["spec"]["train"]["train_len"])
-        sizes = ["--length", str(length), "--rows", str(count), "--train-len", train_len]
+        sizes = ["--length", str(length), "--train-len", train_len]
         text = self._call("export-rows", *self._task(), *sizes, *which, cwd=job["job"]["config_dir"])
         rows = [json.loads(line) for line in text.splitlines()[1:]]
-        return {key: [row.get(key) for row in rows] for key in ("inputs", "targets", "counted")}
+        return {key: [row[key] for row in rows] for key in ("inputs", "targets", "counted")}
 
     def batches(self, job: dict, steps: int) -> Iterator[dict]:
-        """The batches of a training, in its order; a few are made ahead."""
+        """The batches of a training, in its order; the next ones are made meanwhile."""
         spec = job["job"]["spec"]
         length, rows = spec["train"]["train_len"], spec["train"]["batch_size"]
+        chunk = max(1, min(64, CHUNK_TOKENS // (rows * spec["train"]["seq_len"])))
         self._task()
 
-        def batch(step: int) -> dict:
-            return self.rows(job, length, rows, "--step", str(step), "--seed", str(spec["seed"]))
+        def several(first: int) -> dict:
+            count = min(chunk, steps - first)
+            which = ("--step", first, "--steps", count, "--rows", rows, "--seed", spec["seed"])
+            return self._rows(job, length, *map(str, which))
 
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            ahead = [pool.submit(batch, step) for step in range(min(8, steps))]
-            for step in range(steps):
-                if step + 8 < steps:
-                    ahead.append(pool.submit(batch, step + 8))
-                yield ahead.pop(0).result()
+            ahead = pool.submit(several, 0)
+            for first in range(0, steps, chunk):
+                found = ahead.result()
+                if first + chunk < steps:
+                    ahead = pool.submit(several, first + chunk)
+                for at in range(0, len(found["inputs"]), rows):
+                    yield {key: values[at : at + rows] for key, values in found.items()}
 
     def test_rows(self, job: dict, length: int, count: int) -> dict:
-        """The test set of a length."""
-        seed = str(job["job"]["spec"]["eval"]["seed"])
-        return self.rows(job, length, count, "--test", "--seed", seed)
+        """The rows of a length that a run is scored on."""
+        spec = job["job"]["spec"]["eval"]
+        which = (f"--{spec.get('rows', 'test')}", "--seed", str(spec["seed"]))
+        return self._rows(job, length, "--rows", str(count), *which)
+
+    def stop_rows(self, job: dict) -> dict:
+        """The rows that `train.stop` decides by."""
+        spec = job["job"]["spec"]
+        which = ("--all", "--selection", "--seed", str(spec["eval"]["seed"]))
+        return self._rows(job, spec["train"]["train_len"], *which)

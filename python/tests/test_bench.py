@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -11,6 +12,26 @@ import tempfile
 import unittest
 
 CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs/quickstart.toml"
+# Learned after about a hundred steps.
+COPY = """
+name = "copy"
+seeds = [0, 1]
+task = { kind = "copy", alphabet = 4, test_rows = 64 }
+model = { d_model = 32, n_layers = 1, n_heads = 2, pe = { kind = "rope" } }
+eval = { test_lens = [6, 12] }
+
+[train]
+train_len = 6
+steps = 400
+batch_size = 16
+stop = { metric = "loss_nats", at_most = 0.1, every = 50 }
+
+[select]
+by = "exact_match"
+seeds = [100, 101]
+steps = 0.25
+over = { "train.lr" = [1e-3, 3e-3] }
+"""
 HAVE = importlib.util.find_spec("torch") and (
     os.environ.get("LONGREACH") or shutil.which("longreach")
 )
@@ -18,7 +39,7 @@ HAVE = importlib.util.find_spec("torch") and (
 if HAVE:
     import torch
 
-    from longreach import bench
+    from longreach import bench, checks, encodings
     from longreach.program import Program
 
     class Wide(bench.Encoding):
@@ -75,7 +96,7 @@ class Bench(unittest.TestCase):
             "model.dropout=0.1": "model.dropout = 0.1",
             'train.length="uniform"': "train.length = 'uniform'",
             'model.attention="linear"': "model.attention = 'linear'",
-            'task={ kind = "copy" }': "task.kind = 'copy'",
+            "half_seeds=[0]": "overrides=['half_seeds=[]']",
             "eval.every=100": "eval.every = 100",
         }
         for override, words in wrong.items():
@@ -84,6 +105,46 @@ class Bench(unittest.TestCase):
             self.assertIn(words, str(caught.exception))
         with self.assertRaises(bench.BenchError):
             bench.run("no-such.toml", bench.Encoding)
+        for task in ("accuracy_of_the_first", "bits_per_byte"):
+            with self.assertRaises(bench.BenchError) as caught:
+                checks.check_task({"kind": "mine", "primary_metric": task})
+            self.assertIn(f"task.kind = 'mine' is scored by {task}", str(caught.exception))
+
+    def close(self, ours, theirs):
+        """Single precision drifts apart over a training: one row of 64 may be answered otherwise."""
+        self.assertEqual(len(ours), len(theirs))
+        for a, b in zip(ours, theirs):
+            self.assertAlmostEqual(a, b, delta=1.5 / 64)
+
+    def test_choice_stop_and_answers_are_those_of_the_program(self):
+        rope = encodings.of({"kind": "rope"})
+        with tempfile.TemporaryDirectory() as place:
+            config = pathlib.Path(place, "copy.toml")
+            config.write_text(COPY, encoding="utf-8")
+            runs = pathlib.Path(place, "runs")
+            program = Program(config)
+            program._call("run", str(config), "--runs", str(runs))
+            files = [json.loads(file.read_text()) for file in runs.glob("*/*/record.json")]
+            results = {file["seed"]: file for file in files if "selected" in file}
+            own = bench.run(config, rope, [0, 1], pathlib.Path(place, "own"))
+        self.assertEqual({record["seed"] for record in own}, set(results))
+        for record in own:
+            theirs = results[record["seed"]]
+            for key in ("by", "steps", "seeds", "test_len", "chosen"):
+                self.assertEqual(record["selected"][key], theirs["selected"][key])
+            tried = zip(record["selected"]["candidates"], theirs["selected"]["candidates"])
+            for mine, other in tried:
+                self.assertEqual(mine["values"], other["values"])
+                self.close(mine["scores"], other["scores"])
+            self.assertEqual(record["train"]["steps"], theirs["train"]["steps"])
+            self.assertLess(record["train"]["steps"], 400, "train.stop did nothing")
+            stops = [which["train"]["stop_scores"] for which in (record, theirs)]
+            self.close(*([score["value"] for score in scores] for scores in stops))
+            for row, other in zip(record["evals"], theirs["evals"]):
+                self.assertEqual(set(row["metrics"]), {"loss_nats", "token_accuracy", "exact_match"})
+                for name, metric in row["metrics"].items():
+                    self.assertEqual(metric["n"], other["metrics"][name]["n"])
+                    self.close([metric["value"]], [other["metrics"][name]["value"]])
 
     def test_seeds_are_runs_of_one_method(self):
         short = ["train.steps=3", "eval.test_lens=[64, 96]", "task.eval_tokens=2048"]

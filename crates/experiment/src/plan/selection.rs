@@ -100,6 +100,12 @@ impl Plan {
         })
     }
 
+    /// The metric that `[select]` chooses by.
+    pub fn chosen_by(&self) -> Option<&str> {
+        let mut methods = self.selection.iter().flat_map(|swept| &swept.methods);
+        methods.next().map(|method| method.by.as_str())
+    }
+
     /// The plan with the runs of every method that has chosen by these records, and how many
     /// methods have not. Without `[select]`, the plan itself.
     pub fn chosen(&self, records: &[RunRecord]) -> (Self, usize) {

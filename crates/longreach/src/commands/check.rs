@@ -60,6 +60,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     let recorded = Recorded::read(&arguments.recorded)?;
     recorded.check(&plan, &arguments.runs)?;
+    let by = plan.chosen_by().map(str::to_owned);
     let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
     let swept: Vec<RunRecord> = swept
         .filter_map(|run| {
@@ -97,8 +98,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     );
     if arguments.json {
         let Plan { name, title, .. } = &plan;
-        let plan =
-            serde_json::json!({ "name": name, "title": title, "notes": notes, "runs": rows });
+        let plan = serde_json::json!({
+            "name": name, "title": title, "notes": notes, "chosen_by": by, "runs": rows,
+        });
         console::print(&console::json(&plan)?);
     } else {
         console::notes(&notes);

@@ -22,7 +22,7 @@ const MAX_TOKENS: usize = 1 << 24;
 /// (`inputs`), what has to be predicted at each of them (`targets`), and which of these count
 /// (`counted`).
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("set"))]
 pub struct Args {
     /// A task of `longreach list tasks`
     kind: String,
@@ -35,25 +35,34 @@ pub struct Args {
     /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 4)]
     rows: usize,
+    /// Print every row of the set, with --test or --selection
+    #[arg(long, conflicts_with = "rows", requires = "set")]
+    all: bool,
     /// Training length, which some tasks read [default: the length of the rows]
     #[arg(long, value_name = "N")]
     train_len: Option<usize>,
-    /// Step whose batch is printed
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "test")]
+    /// First step whose batch is printed
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "set")]
     step: u64,
-    /// Seed of the run whose batch is printed; the evaluation seed with --test
+    /// Steps whose batches are printed, one after another
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "set")]
+    steps: usize,
+    /// Seed of the run whose batches are printed; the evaluation seed with --test and --selection
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Print the first rows of the test set instead
-    #[arg(long)]
+    #[arg(long, group = "set")]
     test: bool,
+    /// Print the first rows that [select] and train.stop decide by instead
+    #[arg(long, group = "set")]
+    selection: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   longreach export-rows copy --length 8 --rows 2
-  longreach export-rows addition --length 10 --seed 1 --step 500
-  longreach export-rows text --length 128 --test > rows.jsonl";
+  longreach export-rows addition --length 10 --seed 1 --step 500 --steps 64
+  longreach export-rows text --length 128 --test --all > rows.jsonl";
 
 /// The first line.
 #[derive(Debug, Serialize)]
@@ -93,54 +102,54 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let train_len = arguments.train_len.unwrap_or(arguments.length);
     arguments.in_range("--length", arguments.length, MAX_LENGTH)?;
     arguments.in_range("--train-len", train_len, MAX_LENGTH)?;
+    let (length, seed, first) = (arguments.length, arguments.seed, arguments.step);
+    let (asked, split) = match (arguments.test, arguments.selection) {
+        (true, _) => (Rows::Test, "test"),
+        (_, true) => (Rows::Selection, "selection"),
+        _ => (Rows::Test, "train"),
+    };
+    let is_train = split == "train";
     let built = Surroundings::of(Path::new("."))
-        .build(
-            &task,
-            train_len,
-            &[arguments.length],
-            arguments.seed,
-            Rows::Test,
-            Mask::Causal,
-        )
+        .build(&task, train_len, &[length], seed, asked, Mask::Causal)
         .map_err(|error| arguments.refused(&source, error))?;
-    let rows = arguments.count(&*built)?;
-    let (length, seed) = (arguments.length, arguments.seed);
-    let (batch, split) = if arguments.test {
-        (built.test_batch(length, 0, rows), "test")
+    let rows = arguments.count(&*built, is_train)?;
+    let batches: Vec<Batch> = if is_train {
+        let steps = (0..arguments.steps as u64).map(|at| first.saturating_add(at));
+        let batch = |step| built.train_batch(length, rows, seed, step);
+        steps.map(batch).collect()
     } else {
-        (
-            built.train_batch(length, rows, seed, arguments.step),
-            "train",
-        )
+        vec![built.test_batch(length, 0, rows)]
     };
     let head = Head {
         task: &task,
         split,
         length,
         unit: built.unit(),
-        seq_len: batch.seq_len,
+        seq_len: built.seq_len(length),
         vocab_size: built.vocab_size(),
         train_len,
         seed,
-        step: (!arguments.test).then_some(arguments.step),
+        step: is_train.then_some(first),
     };
-    console::print(lines(&head, &batch)?.trim_end());
+    console::print(lines(&head, &batches)?.trim_end());
     Ok(Exit::Done)
 }
 
-fn lines(head: &Head<'_>, batch: &Batch) -> Result<String, Failure> {
+fn lines(head: &Head<'_>, batches: &[Batch]) -> Result<String, Failure> {
     let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
     let mut out = serde_json::to_string(head).map_err(broken)? + "\n";
-    let width = batch.seq_len.max(1);
-    let read = batch.inputs.chunks(width).zip(batch.targets.chunks(width));
-    for ((inputs, targets), counted) in read.zip(batch.counted.chunks(width)) {
-        let row = Row {
-            inputs,
-            targets,
-            counted,
-        };
-        out += &serde_json::to_string(&row).map_err(broken)?;
-        out.push('\n');
+    for batch in batches {
+        let width = batch.seq_len.max(1);
+        let read = batch.inputs.chunks(width).zip(batch.targets.chunks(width));
+        for ((inputs, targets), counted) in read.zip(batch.counted.chunks(width)) {
+            let row = Row {
+                inputs,
+                targets,
+                counted,
+            };
+            out += &serde_json::to_string(&row).map_err(broken)?;
+            out.push('\n');
+        }
     }
     Ok(out)
 }
@@ -221,16 +230,18 @@ impl Args {
         Err(error.with_help(help).into())
     }
 
-    /// The rows to print: as many as were asked for, if there are.
-    fn count(&self, task: &dyn Task) -> Result<usize, Failure> {
+    /// The rows of a batch to print: as many as were asked for, if there are.
+    fn count(&self, task: &dyn Task, is_train: bool) -> Result<usize, Failure> {
         let width = task.seq_len(self.length).max(1);
         let most = (MAX_TOKENS / width).max(1);
-        let most = if self.test {
-            most.min(task.test_rows(self.length))
-        } else {
-            most
-        };
-        self.in_range("--rows", self.rows, most)?;
-        Ok(self.rows)
+        if is_train {
+            self.in_range("--rows", self.rows, most)?;
+            self.in_range("--steps", self.steps, most / self.rows)?;
+            return Ok(self.rows);
+        }
+        let there = task.test_rows(self.length);
+        let rows = if self.all { there } else { self.rows };
+        self.in_range("--rows", rows, most.min(there))?;
+        Ok(rows)
     }
 }

@@ -1,9 +1,9 @@
 //! What others check tasks and trainings with: rows as JSON lines, and the weights before training.
 
-use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tasks::{BuildContext, Task, TaskConfig};
+use tasks::{BuildContext, Rows, Task, TaskConfig};
 
 /// The head and the rows that a command prints.
 fn exported(arguments: &[&str]) -> (Value, Vec<Value>) {
@@ -18,7 +18,7 @@ fn exported(arguments: &[&str]) -> (Value, Vec<Value>) {
     (lines.next().expect("a head"), lines.collect())
 }
 
-fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
+fn task(config: &Value, length: usize, eval_seed: u64, rows: Rows) -> Box<dyn Task> {
     let config: TaskConfig = serde_json::from_value(config.clone()).unwrap();
     let context = BuildContext {
         config_dir: PathBuf::new(),
@@ -27,7 +27,7 @@ fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
         train_len: length,
         test_lens: vec![length],
         eval_seed,
-        rows: tasks::Rows::Test,
+        rows,
         bidirectional: false,
         carried: None,
     };
@@ -47,12 +47,19 @@ fn exported_rows_are_those_that_training_and_tests_read() {
         "9",
     ];
     let config = json!({"kind": "copy", "alphabet": 5});
-    let copy = task(&config, 7, 9);
+    let copy = task(&config, 7, 9, Rows::Test);
+    let select = task(&config, 7, 9, Rows::Selection);
     let step = [&typed[..], &["--step", "11"]].concat();
     let test = [&typed[..], &["--test"]].concat();
+    let selection = [&typed[..], &["--selection"]].concat();
+    assert_ne!(
+        copy.test_batch(7, 0, 3).inputs,
+        select.test_batch(7, 0, 3).inputs
+    );
     for (arguments, split, batch) in [
         (&step, "train", copy.train_batch(7, 3, 9, 11)),
         (&test, "test", copy.test_batch(7, 0, 3)),
+        (&selection, "selection", select.test_batch(7, 0, 3)),
     ] {
         let (head, rows) = exported(arguments);
         assert_eq!(head["split"], split);
@@ -68,6 +75,31 @@ fn exported_rows_are_those_that_training_and_tests_read() {
             assert_eq!(row["counted"], json!(batch.counted[at]));
         }
     }
+}
+
+#[test]
+fn batches_of_several_steps_follow_each_other() {
+    let step = |step: &str, steps: &str| {
+        let place = ["--step", step, "--steps", steps];
+        exported(&[&["copy", "--length", "7", "--rows", "2"][..], &place].concat()).1
+    };
+    let all = step("3", "3");
+    let each = ["3", "4", "5"].map(|at| step(at, "1"));
+    assert_eq!(all, each.concat());
+    assert_ne!(each[0], each[1]);
+}
+
+#[test]
+fn all_rows_of_a_set_are_those_that_a_run_scores() {
+    let typed = ["copy", "test_rows=20", "--length", "7", "--all"];
+    for which in ["--test", "--selection"] {
+        let rows = exported(&[&typed[..], &[which]].concat()).1;
+        assert_eq!(rows.len(), 20, "{which}");
+        assert!(!rows[1..].contains(&rows[0]));
+    }
+    let refused = longreach().arg("export-rows").args(typed).output().unwrap();
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("<--test|--selection>"));
 }
 
 fn files(directory: &Path, name: &str) -> Vec<PathBuf> {

@@ -202,10 +202,8 @@ fn correlation_tables(columns: &[Column]) -> [Table; 2] {
         let each: Vec<String> = columns.iter().map(rho).collect();
         let counts = columns.iter().map(|column| column.methods.len());
         let (least, most) = counts.fold((usize::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
-        let count = match least == most {
-            true => most.to_string(),
-            false => format!("{least} to {most}"),
-        };
+        let fewer = (least < most).then(|| format!("{least} to "));
+        let count = fewer.unwrap_or_default() + &most.to_string();
         let first = &columns[0];
         let start = [&first.source, &first.place, &first.metric].map(String::clone);
         let cells = start.into_iter().chain([count, each.join("; ")]);

@@ -17,17 +17,14 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 
 /// The table of one metric.
 pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
-    let ranked = if setting.seeds().1 > 1 {
-        " Bold: the best; italic: within its noise."
-    } else {
-        ""
-    };
-    let rule = if setting.seeds().1 > 1 {
-        " Bold: the best of its column, its interval touching no other. Italic, where there is no \
+    let (ranked, rule) = if setting.seeds().1 > 1 {
+        let ranked = " Bold: the best; italic: within its noise.";
+        let rule = " Bold: the best of its column, its interval touching no other. Italic, where there is no \
          such one: the best mean and those whose interval touches that of the best, which a wide \
-         interval does more easily than a narrow one."
+         interval does more easily than a narrow one.";
+        (ranked, rule)
     } else {
-        ""
+        ("", "")
     };
     let is_derived = metric::find(metric).is_some_and(|def| def.derived_from_loss.is_some());
     let derived = match (is_derived, metric::scale(metric)) {
