@@ -9,7 +9,9 @@
 //! ```
 //!
 //! So `-d^2` is `-(d^2)` and `2^-d` is `2^(-d)`. A formula is evaluated on the host in f64, or on
-//! tensors, whose gradients are those of their operations.
+//! tensors, whose gradients are those of their operations. Both are NaN where it is undefined: at
+//! the root or logarithm of a negative number, and at a power of one, unless the exponent is a
+//! whole number as it is written, of at most [`MOST_WHOLE`].
 
 use crate::tensors::power;
 use burn::tensor::Tensor;
@@ -18,6 +20,10 @@ use std::collections::BTreeSet;
 /// Longest formula, in characters, and deepest nesting: reading one is recursive.
 const LONGEST: usize = 500;
 const DEEPEST: usize = 50;
+/// Largest number, as f32 holds it.
+const LARGEST: f64 = 3.4e38;
+/// Largest whole exponent of a negative base: a product of as many factors.
+const MOST_WHOLE: f64 = 16.0;
 
 /// A function of one or two arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +174,7 @@ impl Expression {
 
     fn whole(&self) -> Option<i32> {
         match self {
-            Self::Number(value) if value.fract() == 0.0 && value.abs() <= 16.0 => {
+            Self::Number(value) if value.fract() == 0.0 && value.abs() <= MOST_WHOLE => {
                 Some(*value as i32)
             }
             Self::Negative(inner) => Some(-inner.whole()?),
@@ -205,13 +211,21 @@ impl Value for f64 {
         self / other
     }
     fn to(self, exponent: Self) -> Self {
-        libm::pow(self, exponent)
+        if self < 0.0 {
+            f64::NAN
+        } else {
+            libm::pow(self, exponent)
+        }
     }
     fn to_whole(self, exponent: i32) -> Self {
         libm::pow(self, f64::from(exponent))
     }
     fn largest(self, other: Self) -> Self {
-        self.max(other)
+        if self.is_nan() || other.is_nan() {
+            f64::NAN
+        } else {
+            self.max(other)
+        }
     }
     fn mapped(self, function: Function) -> Self {
         match function {
@@ -243,7 +257,8 @@ impl Value for Tensor<4> {
         self / other
     }
     fn to(self, exponent: Self) -> Self {
-        power(self, exponent)
+        let undefined = self.clone().lower_elem(0.0);
+        power(self, exponent).mask_fill(undefined, f64::NAN)
     }
     fn to_whole(self, exponent: i32) -> Self {
         let product = (1..exponent.abs()).fold(self.clone(), |product, _| product * self.clone());
@@ -254,7 +269,9 @@ impl Value for Tensor<4> {
         }
     }
     fn largest(self, other: Self) -> Self {
-        self.max_pair(other)
+        // The larger of a number and NaN would be the number.
+        let undefined = (self.clone() + other.clone()).is_nan();
+        self.max_pair(other).mask_fill(undefined, f64::NAN)
     }
     fn mapped(self, function: Function) -> Self {
         match function {
@@ -268,7 +285,7 @@ impl Value for Tensor<4> {
             // The root of 0 has no derivative, and a distance of 0 needs none.
             Function::Sqrt => {
                 let half = self.zeros_like() + 0.5;
-                power(self, half)
+                self.to(half)
             }
             Function::Tanh => self.tanh(),
             Function::Max | Function::Min => self,
@@ -324,13 +341,11 @@ impl Reader<'_> {
     }
 
     fn sum(&mut self) -> Result<Expression, Misread> {
-        self.deeper()?;
         let mut left = self.product()?;
         while let Some(operator) = self.operator([('+', Operator::Add), ('-', Operator::Subtract)])
         {
             left = Expression::Two(operator, Box::new([left, self.product()?]));
         }
-        self.depth -= 1;
         Ok(left)
     }
 
@@ -347,7 +362,8 @@ impl Reader<'_> {
     fn deeper(&mut self) -> Result<(), Misread> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.misread(format!("is nested more than {DEEPEST} deep")));
+            let within = "brackets, signs and powers within each other";
+            return Err(self.misread(format!("has more than {DEEPEST} {within}")));
         }
         Ok(())
     }
@@ -423,9 +439,54 @@ impl Reader<'_> {
             self.at += 1 + signed;
             text.push_str(&self.word(|c| c.is_ascii_digit()));
         }
-        text.parse().map(Expression::Number).map_err(|_| {
-            self.at = start;
-            self.misread(format!("has `{text}`, which is no number"))
-        })
+        let problem = match text.parse() {
+            Ok(value) if value <= LARGEST => return Ok(Expression::Number(value)),
+            Ok(_) => format!("has `{text}`, and numbers go to {LARGEST:e}"),
+            Err(_) => format!("has `{text}`, which is no number"),
+        };
+        self.at = start;
+        Err(self.misread(problem))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensors::{to_host, upload};
+    use burn::tensor::Device;
+
+    /// Values on the host and as tensors compute them.
+    fn both(text: &str, x: f64) -> [f64; 2] {
+        let read = Expression::read(text).expect("a formula");
+        let one = |value: f64| upload::<4>(vec![value], [1, 1, 1, 1], &Device::default());
+        let tensor = read.value(&one, &|_| one(x));
+        [read.value(&|v| v, &|_| x), to_host(tensor)[0]]
+    }
+
+    #[test]
+    fn what_is_undefined_is_nan_on_the_host_and_on_tensors() {
+        for text in [
+            "x^0.5",
+            "x^(0-2)",
+            "sqrt(x)",
+            "log(x)",
+            "max(1, sqrt(x))",
+            "x^17",
+        ] {
+            let values = both(text, -1.0);
+            assert!(
+                values.iter().all(|value| value.is_nan()),
+                "{text}: {values:?}"
+            );
+        }
+        for (text, expected) in [
+            ("x^16", 65536.0),
+            ("x^3", -8.0),
+            ("x^-1", -0.5),
+            ("x^0", 1.0),
+        ] {
+            assert_eq!(both(text, -2.0), [expected; 2], "{text}");
+        }
+        assert_eq!(both("sqrt(x)", 0.0), [0.0; 2]);
     }
 }

@@ -36,6 +36,7 @@ mod expression;
 mod frequencies;
 mod halves;
 mod mask;
+mod named;
 mod rotary_tables;
 mod sequence;
 mod tensors;

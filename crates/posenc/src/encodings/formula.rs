@@ -14,12 +14,13 @@ use crate::hooks::{
     Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::named::Named;
 use crate::positions::Positions;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::rotary_tables::RotaryTables;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl<'de> Deserialize<'de> for FormulaConfig {
         use serde::de::Error;
         let read = Self::deserialize(deserializer)?;
         if read.bias.is_none() && read.inv_freq.is_none() {
-            return Err(D::Error::missing_field("bias"));
+            return Err(D::Error::custom("needs `bias`, `inv_freq` or both"));
         }
         Ok(read)
     }
@@ -91,8 +92,11 @@ const OF_FREQUENCY: [&str; 2] = ["i", "E"];
 const CONTENT: [&str; 9] = [
     "q", "k", "v", "x", "query", "key", "value", "hidden", "logits",
 ];
-/// Distances and positions at which a bias must be a number or minus infinity.
-const TRIED: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 16.0, 128.0, 1024.0, 4096.0];
+/// Distances at which a bias must be a number or minus infinity, beside those up to [`NEAR`].
+const FAR: [f64; 4] = [128.0, 512.0, 1024.0, 4096.0];
+const NEAR: u32 = 64;
+/// How far before a distance, or at which position, the query stands where its position is read.
+const BEFORE: [f64; 3] = [0.0, 1.0, 7.0];
 
 /// Numbers that f32 holds with room for what formulas do to them.
 const FINITE: RangeInclusive<f64> = -1e30..=1e30;
@@ -113,14 +117,17 @@ impl FormulaConfig {
             }
         };
         let given = self.values.keys().chain(self.train.keys());
-        let mut known: Vec<&str> = own.to_vec();
-        known.extend(given.map(String::as_str));
+        let given = given.map(String::as_str);
+        let given = given.filter(|name| !own.contains(name));
+        let known: Vec<&str> = own.iter().copied().chain(given).collect();
         let Some(unknown) = read.names().into_iter().find(|name| !known.contains(name)) else {
             return Ok(read);
         };
         let hint = if CONTENT.contains(&unknown) {
             "formulas read positions only: an encoding that reads content is written in PyTorch \
              for longreach.bench, or in Rust"
+        } else if key == "inv_freq" {
+            "give it a number in `values`"
         } else {
             "give it a number in `values`, or in `train` one to start from"
         };
@@ -151,14 +158,21 @@ impl FormulaConfig {
         own.or(self.train.get(name)).copied().unwrap_or(f64::NAN)
     }
 
-    /// The bias of a pair in f64, at the values that training starts from.
-    fn bias_at(&self, bias: &Expression, shape: &ModelShape, [d, t]: [f64; 2], head: usize) -> f64 {
+    /// The bias of a pair in f64, at the values that training starts from; `head` and `layer` from
+    /// 0.
+    fn bias_at(
+        &self,
+        bias: &Expression,
+        shape: &ModelShape,
+        [d, t]: [f64; 2],
+        [head, layer]: [usize; 2],
+    ) -> f64 {
         bias.value(&|x| x, &|name| match name {
             "d" => d,
             "t" => t,
             "h" => head as f64 + 1.0,
             "H" => shape.n_heads as f64,
-            "l" => 1.0,
+            "l" => layer as f64 + 1.0,
             "N" => shape.n_layers as f64,
             given => self.given(given, head),
         })
@@ -176,6 +190,7 @@ impl FormulaConfig {
     }
 
     fn check_names(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        self.check_taken()?;
         let [bias, inv_freq] = [self.bias()?, self.inv_freq()?];
         let reads = |formula: &Option<Expression>, name: &str| {
             formula
@@ -185,25 +200,23 @@ impl FormulaConfig {
         let keys = self.values.keys().map(|name| ("values", name));
         for (table, name) in keys.chain(self.train.keys().map(|name| ("train", name))) {
             let key = format!("{table}.{name}");
-            let refuse = |problem: &str, hint: &str| {
-                let allowed = "names of the formulas' own";
+            let refuse = |problem: &str, allowed: &str, hint: &str| {
                 Err(ConfigError::new(&key, name, problem, allowed, hint))
             };
-            let taken = |name: &str| OF_BIAS.contains(&name) || OF_FREQUENCY.contains(&name);
-            if taken(name) || Function::names().any(|function| function == name) {
-                return refuse("has a meaning already", "choose another name");
-            }
             if table == "train" && self.values.contains_key(name) {
-                return refuse("is in `values` too", "keep one of the two");
+                let hint = "keep one of the two: what is trained stays in `train`";
+                return refuse("is in `values` too", "a name in one table", hint);
             }
             if !reads(&bias, name) && !reads(&inv_freq, name) {
-                return refuse("is read by no formula", "remove it, or use it in a formula");
+                let hint = "remove it, or use it in a formula";
+                return refuse("is read by no formula", "names that a formula reads", hint);
             }
             if reads(&inv_freq, name)
                 && (table == "train" || matches!(self.values.get(name), Some(Numbers::Each(_))))
             {
                 let hint = "frequencies are the same for all heads, and are not trained";
-                return refuse("is read by inv_freq, which takes one number", hint);
+                let problem = "is read by inv_freq, which takes one number";
+                return refuse(problem, "one number in `values`", hint);
             }
         }
         for (name, start) in &self.train {
@@ -232,21 +245,82 @@ impl FormulaConfig {
         Ok(())
     }
 
-    fn check_values(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        if let (Some(bias), Some(text)) = (self.bias()?, &self.bias) {
-            for (head, d) in (0..shape.n_heads).flat_map(|head| TRIED.map(|d| (head, d))) {
-                let value = self.bias_at(&bias, shape, [d, d], head);
-                if value.is_nan() || value == f64::INFINITY {
-                    return Err(ConfigError::new(
-                        "bias",
-                        text,
-                        format!("is {value} at d = {d}, t = {d} in head {}", head + 1),
-                        "a number, or -inf for a pair that is hidden",
-                        "log(1 + d) is defined at d = 0, log(d) and 1 / d are not",
-                    ));
-                }
+    /// Refuses names that formulas have already.
+    fn check_taken(&self) -> Result<(), ConfigError> {
+        let keys = self.values.keys().map(|name| ("values", name));
+        for (table, name) in keys.chain(self.train.keys().map(|name| ("train", name))) {
+            let own = OF_BIAS.into_iter().chain(OF_FREQUENCY);
+            if own.chain(Function::names()).any(|taken| taken == name) {
+                return Err(ConfigError::new(
+                    format!("{table}.{name}"),
+                    name,
+                    "has a meaning already",
+                    "any other name",
+                    "choose another name",
+                ));
             }
         }
+        Ok(())
+    }
+
+    /// Refuses a bias that is no number at some pair, or hides all pairs of a head.
+    fn check_bias(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        let (Some(bias), Some(text)) = (self.bias()?, &self.bias) else {
+            return Ok(());
+        };
+        let names = bias.names();
+        let layers = if names.contains("l") {
+            shape.n_layers
+        } else {
+            1
+        };
+        let before = if names.contains("t") {
+            &BEFORE[..]
+        } else {
+            &BEFORE[..1]
+        };
+        let refuse = |problem: String, allowed: &str, hint: &str| {
+            Err(ConfigError::new("bias", text, problem, allowed, hint))
+        };
+        let places =
+            (0..layers).flat_map(|layer| (0..shape.n_heads).map(move |head| [head, layer]));
+        for [head, layer] in places {
+            let mut hides_all = true;
+            let distances = (0..=NEAR).map(f64::from).chain(FAR);
+            for [d, t] in distances.flat_map(|d| before.iter().map(move |more| [d, d + more])) {
+                // As the model computes it.
+                let value = self.bias_at(&bias, shape, [d, t], [head, layer]) as f32;
+                hides_all &= value == f32::NEG_INFINITY;
+                if value.is_nan() || value == f32::INFINITY {
+                    let (head, layer) = (head + 1, layer + 1);
+                    return refuse(
+                        format!("is {value} at d = {d}, t = {t} in head {head} of layer {layer}"),
+                        "a number, or -inf for a pair that is hidden",
+                        if d == 0.0 {
+                            "log(1 + d) is defined at d = 0, log(d) and 1 / d are not"
+                        } else {
+                            "min(x, 1e9) and max(x, 0) keep a value inside what is defined"
+                        },
+                    );
+                }
+            }
+            if hides_all {
+                let problem = format!(
+                    "hides every pair in head {} of layer {}",
+                    head + 1,
+                    layer + 1
+                );
+                return refuse(
+                    problem,
+                    "a number at some distance",
+                    "an example: -log(1 + d)",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_frequencies(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         if let (Some(inv_freq), Some(text)) = (self.inv_freq()?, &self.inv_freq) {
             if shape.head_dim % 2 == 1 {
                 return Err(ConfigError::new(
@@ -275,7 +349,7 @@ impl FormulaConfig {
 /// A bias, or a rotation, from formulas.
 #[derive(Module, Debug)]
 pub struct Formula {
-    trained: Vec<Param<Tensor<1>>>,
+    trained: Named,
     #[module(skip)]
     config: FormulaConfig,
     #[module(skip)]
@@ -324,7 +398,7 @@ impl PositionalEncoding for Formula {
                     },
                 );
             }
-            for (name, parameter) in config.train.keys().zip(&self.trained) {
+            for (name, parameter) in self.trained.iter() {
                 let shape = [context.groups, n_heads, 1, 1];
                 named.insert(name, parameter.val().reshape(shape));
             }
@@ -435,15 +509,16 @@ impl EncodingSpec for FormulaConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_names(shape)?;
-        self.check_values(shape)
+        self.check_bias(shape)?;
+        self.check_frequencies(shape)
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let spec = |(at, start): (usize, &f64)| {
+        let spec = |(name, start): (&String, &f64)| {
             let start = Distribution::Constant(*start);
-            ParamSpec::new(format!("trained.{at}"), [shape.n_heads], start)
+            ParamSpec::new(format!("trained.{name}"), [shape.n_heads], start)
         };
-        self.train.values().enumerate().map(spec).collect()
+        self.train.iter().map(spec).collect()
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {
@@ -468,7 +543,7 @@ impl EncodingSpec for FormulaConfig {
     fn numbers(&self, shape: &ModelShape, lengths: &crate::Lengths) -> Vec<NumberTable> {
         let bias = self.bias().ok().flatten().map(|bias| {
             let last = lengths.test_len.max(2) - 1;
-            let of = |d: f64| self.bias_at(&bias, shape, [d, d], 0);
+            let of = |d: f64| self.bias_at(&bias, shape, [d, d], [0, 0]);
             NumberTable::of_function(
                 "bias of the first head, at the start",
                 ["d", "bias"],
@@ -487,7 +562,7 @@ impl EncodingSpec for FormulaConfig {
         // `init` refuses a formula that cannot be read.
         let inv_freq = self.inv_freq().ok().flatten();
         Formula {
-            trained: parameters.take_list("trained"),
+            trained: Named::take("trained", self.train.keys(), parameters),
             config: self.clone(),
             bias: self.bias().ok().flatten(),
             frequencies: inv_freq.map(|read| self.frequencies(&read, shape.head_dim)),

@@ -145,6 +145,25 @@ fn every_refusal_names_its_key() {
         (of("formula", json!({"bias": "-(d"})), 8, "bias"),
         (of("formula", json!({"bias": "-log(d)"})), 8, "bias"),
         (of("formula", json!({"bias": "-q * d"})), 8, "bias"),
+        // Undefined at a layer, a distance or a query, or beyond f32.
+        (of("formula", json!({"bias": "-d / (2 - l)"})), 8, "bias"),
+        (of("formula", json!({"bias": "1 / (d - 5)"})), 8, "bias"),
+        (of("formula", json!({"bias": "log(d - t + 1)"})), 8, "bias"),
+        (of("formula", json!({"bias": "1e37 * d"})), 8, "bias"),
+        (of("formula", json!({"bias": "1e39 - d"})), 8, "bias"),
+        (of("formula", json!({"bias": "(0 - 1)^d"})), 8, "bias"),
+        (
+            of("formula", json!({"bias": "(0 - d)^17 / 1e9"})),
+            8,
+            "bias",
+        ),
+        (of("formula", json!({"bias": "log(0)"})), 8, "bias"),
+        (of("formula", json!({"bias": "log(h - 1)"})), 8, "bias"),
+        (
+            of("formula", json!({"bias": "-m * d", "train": {"d": 1.0}})),
+            8,
+            "train.d",
+        ),
         (
             of("formula", json!({"bias": "d", "inv_freq": "1 / i"})),
             8,
