@@ -1,6 +1,6 @@
 """What the attacks of scripts/attacks share: a scratch directory, the program in it, and undisturbed runs to compare with."""
 
-import os, pathlib, shutil, signal, subprocess, tempfile, time
+import json, os, pathlib, shutil, signal, subprocess, tempfile, time
 
 TINY = """name = "tiny"
 seeds = [0, 1]
@@ -114,6 +114,20 @@ class Box:
         self.run()
         self.identical()
         self.lr("verify", "runs", allowed=(0,))
+
+    def refused(self, *arguments, words, code=2, never=()):
+        """Runs the program, which must end with the code and name all of the words and none of the others."""
+        ended = self.lr(*arguments, allowed=(code,))
+        said = (ended.err + ended.out).decode(errors="replace")
+        for word in words:
+            self.must(word in said, f"{word!r} is not in: {plain(said)[:400]}")
+        for word in never:
+            self.must(word not in said, f"{word!r} is in: {plain(said)[:400]}")
+        return ended
+
+    def records(self, runs="runs"):
+        """The records below a directory, by run id."""
+        return {path.parent.name: json.loads(path.read_bytes()) for path in sorted((self.path / runs).glob("*/*/record.json"))}
 
     def must(self, condition, text):
         if not condition:
