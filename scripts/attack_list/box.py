@@ -1,6 +1,6 @@
 """What the attacks of scripts/attacks share: a scratch directory, the program in it, and undisturbed runs to compare with."""
 
-import json, os, pathlib, shutil, signal, subprocess, tempfile, time
+import json, os, pathlib, random, shutil, signal, struct, subprocess, tempfile, time
 
 TINY = """name = "tiny"
 seeds = [0, 1]
@@ -20,6 +20,37 @@ batch_size = 4
 lr = 1e-3
 [eval]
 test_lens = [4, 8]
+"""
+# One run of six steps.
+SHORT = TINY.replace("steps = 150", "steps = 6").replace("seeds = [0, 1]", "seeds = [0]")
+# Two methods that each choose among three rates, two results of each, and a half.
+CHOICE = """name = "chosen"
+seeds = [0, 1]
+half_seeds = [1]
+[task]
+kind = "copy"
+alphabet = 4
+test_rows = 8
+[select]
+by = "loss_nats"
+seeds = [7, 8]
+steps = 0.5
+[select.over]
+"train.lr" = [1e-4, 1e-3, 3e-2]
+[model]
+d_model = 16
+n_layers = 1
+n_heads = 2
+pe = { kind = "rope" }
+[train]
+train_len = 4
+steps = 12
+batch_size = 4
+warmup_steps = 2
+[eval]
+test_lens = [4, 8]
+[axes]
+"model.pe" = [{ kind = "rope" }, { kind = "alibi" }]
 """
 FILES = ["record.json", "weights.safetensors", "steps.jsonl"]
 ATTACKS = []
@@ -165,6 +196,34 @@ def files_of(runs):
         if path.name in FILES and path.is_file() and "checkpoints" not in path.parts:
             found[str(path.relative_to(runs))] = path.read_bytes()
     return found
+
+
+def tensor(path, name):
+    """A tensor of f32 in a safetensors file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    begin, end = header[name]["data_offsets"]
+    return struct.unpack(f"<{(end - begin) // 4}f", data[8 + size + begin : 8 + size + end])
+
+
+def kill_often(box, command, times, longest=0.6):
+    """Starts a command and kills it and its workers after random times. Returns how often it was at work."""
+    chance, killed = random.Random(7), 0
+    for _ in range(times):
+        process = box.start(*command)
+        time.sleep(chance.uniform(0.03, longest))
+        if process.poll() is None:
+            killed += 1
+        box.kill(process)
+    return killed
+
+
+def same(box, runs, calm):
+    found, wanted = files_of(box.path / runs), files_of(box.path / calm)
+    box.must(set(found) == set(wanted), f"runs that differ: {sorted(set(found) ^ set(wanted))[:3]}")
+    differing = [name for name in wanted if found[name] != wanted[name]]
+    box.must(not differing, f"differ from undisturbed ones: {differing[:3]}")
 
 
 def reference(binary):

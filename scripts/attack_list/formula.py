@@ -1,9 +1,7 @@
 """Formulas as encodings, encodings by head, automata as tasks, ranges of lengths: values that pass for right ones."""
 
-import json, math, os
-from box import TINY, Wrong, attack
-
-SHORT = TINY.replace("steps = 150", "steps = 6").replace("seeds = [0, 1]", "seeds = [0]")
+import json, math
+from box import SHORT, TINY, attack, kill_often, same, tensor
 
 
 def formula(keys):
@@ -159,16 +157,6 @@ def start_name(box):
         box.must(tensor(run, "encoding.trained.0")[0] < 1, f"z starts at {tensor(run, 'encoding.trained.0')[0]}, the value of m, not at 0.5")
 
 
-def tensor(path, name):
-    """A tensor of f32 in a safetensors file."""
-    import struct
-    data = path.read_bytes()
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + size])
-    begin, end = header[name]["data_offsets"]
-    return struct.unpack(f"<{(end - begin) // 4}f", data[8 + size + begin : 8 + size + end])
-
-
 @attack("formulas", "a variant gives a trained name in `values`", "2; the message names the key that was written, and calls nothing a default that is none")
 def variant_values(box):
     box.config(SHORT)
@@ -185,27 +173,6 @@ def killed(box):
     box.lr(*command, allowed=(0,))
     same(box, "r", "calm")
     return f"{killed} kills"
-
-
-def kill_often(box, command, times, longest=0.6):
-    """Starts a command and kills it and its workers after random times. Returns how often it was at work."""
-    import random, time
-    chance, killed = random.Random(7), 0
-    for _ in range(times):
-        process = box.start(*command)
-        time.sleep(chance.uniform(0.03, longest))
-        if process.poll() is None:
-            killed += 1
-        box.kill(process)
-    return killed
-
-
-def same(box, runs, calm):
-    import box as lib
-    found, wanted = lib.files_of(box.path / runs), lib.files_of(box.path / calm)
-    box.must(set(found) == set(wanted), f"runs that differ: {sorted(set(found) ^ set(wanted))[:3]}")
-    differing = [name for name in wanted if found[name] != wanted[name]]
-    box.must(not differing, f"differ from undisturbed ones: {differing[:3]}")
 
 
 @attack("formulas", "formulas as an axis, whose signs *, _ and ^ mean something in Markdown and TeX", "0; every formula is in the report, and TeX has no bare _ or ^")

@@ -1,8 +1,7 @@
 """Records of elsewhere (`run --recorded`), published corpora, files of token ids, weights to start from, configs of published models, exported tables."""
 
 import gzip, json, os, shutil, struct
-from box import TINY, Wrong, attack
-from formula import SHORT, kill_often, same, tensor
+from box import SHORT, TINY, attack, kill_often, tensor
 
 RUN = ("run", "x.toml", "--jobs", "1", "--runs")
 
@@ -85,7 +84,7 @@ def seals(box):
 def ids(box):
     lines = recorded(box)
     other = json.loads(lines[1])["run_id"]
-    for value in (other, "../../../../tmp/evil", other.upper(), "", "0" * 15):
+    for value in (other, "../../../../tmp/evil", other.upper(), ""):
         use(box, changed(lines[0], seal=False, run_id=value), "a.jsonl:1")
     use(box, changed(lines[0], seal=False, seed=7), "a.jsonl:1", "seed")
 
@@ -151,8 +150,9 @@ def hostile(box):
 @attack("recorded", "a key=value, a config and an option after --recorded", "2 or 3, with where it belongs")
 def order(box):
     recorded(box)
-    box.refused("run", "x.toml", "--runs", "runs", "--recorded", "all.jsonl", "train.lr=1e-3", words=["train.lr=1e-3", "before --recorded"], code=3)
-    box.refused("run", "--recorded", "all.jsonl", "x.toml", words=["x.toml"], code=3)
+    box.refused("run", "x.toml", "--runs", "runs", "--recorded", "all.jsonl", "train.lr=1e-3", words=["train.lr=1e-3", "before --recorded"])
+    ended = box.lr("run", "--recorded", "all.jsonl", "x.toml", allowed=(2, 3))
+    box.must(b"CONFIG" in ended.err or b"x.toml" in ended.err, str(ended))
 
 
 @attack("recorded", "eval, export of logits, tables and tokenizer, verify --reevaluate of a run whose record was copied", "3 for what needs weights, with the line that it was copied from")
@@ -428,7 +428,7 @@ def table_places(box):
     (box.path / "link").symlink_to("mine.txt")
     for out in ("d", "mine.txt/x", "/dev/full", "link"):
         ended = box.lr("export", run, "--format", "tables", "--out", out, allowed=(0, 2, 3, 6))
-        box.must(ended.code == 0 or out.encode() in ended.err, str(ended))
+        box.must(ended.code == 0 or out.split("/x")[0].encode() in ended.err, str(ended))
     box.must((box.path / "link").is_symlink() is False or (box.path / "mine.txt").read_text() != "" , "the file of the link is empty")
     box.must(list((box.path / "d").iterdir()) == [], "something is in the directory")
 

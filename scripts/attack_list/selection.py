@@ -1,37 +1,8 @@
 """Values that each method chooses, halves of runs, axes of several keys, trainings that end once they have learned."""
 
 import json, os, shutil, signal, time
-from box import TINY, Wrong, attack
-from formula import kill_often, same
+from box import CHOICE, TINY, attack, files_of, kill_often, same
 
-CHOICE = """name = "chosen"
-seeds = [0, 1]
-half_seeds = [1]
-[task]
-kind = "copy"
-alphabet = 4
-test_rows = 8
-[select]
-by = "loss_nats"
-seeds = [7, 8]
-steps = 0.5
-[select.over]
-"train.lr" = [1e-4, 1e-3, 3e-2]
-[model]
-d_model = 16
-n_layers = 1
-n_heads = 2
-pe = { kind = "rope" }
-[train]
-train_len = 4
-steps = 12
-batch_size = 4
-warmup_steps = 2
-[eval]
-test_lens = [4, 8]
-[axes]
-"model.pe" = [{ kind = "rope" }, { kind = "alibi" }]
-"""
 RUN = ("run", "x.toml", "--jobs", "1", "--runs")
 FILE = "chosen/selection.jsonl"
 
@@ -356,19 +327,14 @@ def halves(box):
 @attack("halves", "the record of the whole run is removed, its half stays; then the half's", "report and status end with 0 and say what is missing; run makes both again, byte for byte")
 def lost_half(box):
     chosen(box)
-    before = files(box)
+    before = files_of(box.path / "runs")
     for half in (False, True):
         path = next(path for path in (box.path / "runs/chosen").glob("*/record.json") if "selected" in (record := json.loads(path.read_text())) and bool(record.get("half_of")) == half and record["seed"] == 1)
         path.unlink()
         box.lr("report", "runs", allowed=(0,))
         box.lr("status", "runs", allowed=(0,))
         choose(box)
-        box.must(files(box) == before, "other bytes")
-
-
-def files(box, runs="runs"):
-    import box as lib
-    return lib.files_of(box.path / runs)
+        box.must(files_of(box.path / "runs") == before, "other bytes")
 
 
 @attack("axes", "keys of an axis with nothing between commas, a comma alone, one key twice, a key before the table it is in", "2; the message names the mistake, not the axis as its own double")
