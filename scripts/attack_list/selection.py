@@ -297,6 +297,35 @@ def from_both(box):
     box.must(b"not of this config" not in said.err, "runs of this config are called runs of another")
 
 
+@attack("selection", "`gather` into a directory where selection.jsonl is a file of the user's, or the sweep of another experiment", "6, 2 or 3 by name, or another file: neither is replaced")
+def gathered_over(box):
+    chosen(box)
+    (box.path / "g").mkdir()
+    (box.path / "g/selection.jsonl").write_text("mine")
+    box.lr("gather", "runs/chosen", "--out", "g/results.jsonl")
+    box.must((box.path / "g/selection.jsonl").read_text() == "mine", "the file was replaced, without a word")
+
+
+@attack("selection", "two experiments with a choice are gathered into two files of one directory", "the records of both sweeps are there")
+def gathered_beside(box):
+    chosen(box)
+    choose(box, 'name="other"')
+    for name in ("chosen", "other"):
+        box.lr("gather", f"runs/{name}", "--out", f"g/{name}.jsonl", allowed=(0,))
+    text = "".join(path.read_text() for path in (box.path / "g").iterdir())
+    wrong = [name for name in ("chosen", "other") if text.count(f'"experiment":"{name}"') < 18]
+    box.must(not wrong, f"records are missing of: {', '.join(wrong)}")
+
+
+@attack("selection", "`gather --out selection.jsonl`, and into a pipe", "2, or all 18 records; the count of what is left out is right")
+def gathered_itself(box):
+    chosen(box)
+    said = box.lr("gather", "runs/chosen", "--out", "g/selection.jsonl", allowed=(0, 2))
+    box.must(said.code == 2 or len((box.path / "g/selection.jsonl").read_text().splitlines()) == 18, f"{len((box.path / 'g/selection.jsonl').read_text().splitlines())} of 18 records are there")
+    said = box.lr("gather", "runs/chosen", "--out", "/dev/stdout", allowed=(0,))
+    box.must(said.out.count(b'"run_id"') == 18 or b"12" in said.err, "12 records are left out, and 0 are said to be")
+
+
 @attack("selection", "an experiment with a choice is moved, renamed and evaluated there", "eval, verify, report, status end with 0, the report has the chosen values")
 def moved(box):
     chosen(box)
@@ -335,6 +364,26 @@ def lost_half(box):
         box.lr("status", "runs", allowed=(0,))
         choose(box)
         box.must(files_of(box.path / "runs") == before, "other bytes")
+
+
+@attack("halves", "later evaluations of an experiment with halves, then its report", "the column `half to all steps` says what it said before")
+def evaluated(box):
+    chosen(box)
+    column = lambda: [line.split("|")[-2].strip() for line in (box.path / "runs/chosen/report/report.md").read_text().split("half to all steps", 1)[1].split("\n\n")[0].splitlines() if line.startswith("| rope") or line.startswith("| alibi")]
+    box.lr("report", "runs/chosen", allowed=(0,))
+    before = column()
+    box.must(len(before) == 2, f"column: {before}")
+    box.lr("eval", "runs/chosen", "--lengths", "16", allowed=(0,))
+    box.lr("report", "runs/chosen", allowed=(0,))
+    box.must(column() == before, f"{before} became {column()}")
+
+
+@attack("halves", "`eval` of an experiment with a choice and halves", "the 4 runs of the result are evaluated, with a word about the others")
+def evaluated_runs(box):
+    chosen(box)
+    said = box.lr("eval", "runs/chosen", "--lengths", "16", allowed=(0,))
+    made = len(list((box.path / "runs/chosen").glob("*/evals/*.json")))
+    box.must(made == 4, f"{made} evaluations: " + said.out.decode().strip().splitlines()[-1])
 
 
 @attack("axes", "keys of an axis with nothing between commas, a comma alone, one key twice, a key before the table it is in", "2; the message names the mistake, not the axis as its own double")
