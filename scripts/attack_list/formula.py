@@ -1,6 +1,6 @@
 """Formulas as encodings, encodings by head, automata as tasks, ranges of lengths: values that pass for right ones."""
 
-import json, math
+import json, math, re
 from box import SHORT, TINY, attack, kill_often, same, tensor
 
 
@@ -203,6 +203,25 @@ def shown(box):
     box.must(ids("x.toml", pe) == ids("shown.toml"), "another run id")
 
 
+@attack("formulas", "formulas of t, l and h, alone, in a part of by_head and beside a rotation: decoded token by token, and trained three side by side", "exact match as by teacher forcing, to the last row; records as of runs one by one", limit=240)
+def decoded(box):
+    axes = ('axes={ "model.pe" = [{ kind = "formula", bias = "-m*log(1+d)-l*d/N/9+t*d/50", train = { m = 0.3 } }, { kind = "by_head", parts = [{ kind = "formula", bias = "-h*d/H/3" }, { kind = "rope" }] }, '
+            '{ kind = "formula", inv_freq = "2^(-i)", bias = "-d/9" }] }')
+    more = ("train.steps=400", "train.lr=1e-2", "task.test_rows=64", "seeds=[0, 1]", axes)
+    box.config(SHORT)
+    box.lr("run", "x.toml", "--runs", "r", "--jobs", "1", *more, allowed=(0,))
+    box.lr("run", "x.toml", "--runs", "beside", "--jobs", "1", "--runs-per-worker", "3", *more, allowed=(0,))
+    same(box, "beside", "r")
+    box.lr("eval", "r/tiny", "--decode", "greedy", allowed=(0,))
+    between = 0
+    for path in (box.path / "r/tiny").glob("*/record.json"):
+        (greedy,) = (json.loads(each.read_text()) for each in (path.parent / "evals").glob("*.json"))
+        one, other = ([row["metrics"]["exact_match"] for row in each["evals"]] for each in (json.loads(path.read_text()), greedy))
+        box.must(one == other, f"{one} and {other}")
+        between += 0 < one[0]["value"] < 1
+    return f"{between} of 6 runs match some rows and not all"
+
+
 @attack("by head", "numbers of heads: too many, none, negative, 2^63, whose sum wraps to the right one", "2 with the number, what is allowed, and no overflow")
 def heads(box):
     box.config(SHORT)
@@ -258,6 +277,38 @@ def no_question(box):
     box.config(AUTOMATON)
     for task, length in ((OWN.replace('["x"]', "[]"), "length 4"), ('task={ kind = "automaton", language = "aa_star" }', "length 4"), ('task={ kind = "automaton", language = "ab_star" }', "length 5")):
         box.refused("check", "x.toml", task, "eval.test_lens=[4, 5]", words=["task.answer", length])
+
+
+LANGUAGES = {
+    "ends_in_a": (".*a", "ab"), "begins_with_a": ("a.*", "ab"), "contains_ab": (".*ab.*", "ab"), "a_first": ("c*a.*", "abc"), "flip_flop": ("(.*1i*)", "01i"), "ab_star": ("(ab)*", "ab"),
+    "tomita_1": ("1*", "01"), "tomita_2": ("(10)*", "01"), "tomita_4": ("(?!.*000).*", "01"), "tomita_5": ("(00|11|(01|10)(00|11)*(01|10))*", "01"), "tomita_7": ("0*1*0*1*", "01"),
+}
+
+
+def is_in(language, word):
+    if language == "tomita_3":
+        # No odd number of 0 in a row anywhere after an odd number of 1 in a row.
+        odd = [run[0] for run in re.findall("0+|1+", word) if len(run) % 2]
+        return "1" not in odd or "0" not in odd[odd.index("1") :]
+    if language == "tomita_6":
+        return (word.count("0") - word.count("1")) % 3 == 0
+    return re.fullmatch(LANGUAGES[language][0], word) is not None
+
+
+@attack("automata", "150 words of each of the thirteen languages at lengths 6, 8 and 12, beside their regular expressions", "every answer is that of the definition; about half of the words are in the language")
+def answers(box):
+    for language in [*LANGUAGES, "tomita_3", "tomita_6"]:
+        signs = LANGUAGES.get(language, ("", "01"))[1]
+        for length in (6, 8, 12):
+            out = box.lr("export-rows", "automaton", f"language={language}", "--length", str(length), "--rows", "50", allowed=(0,)).out
+            accepted = 0
+            for line in out.splitlines()[1:]:
+                row = json.loads(line)
+                word = "".join(signs[token - 3] for token in row["inputs"][1 : length + 1])
+                answer = row["targets"][row["counted"].index(True)] - 3
+                box.must(answer in (0, 1) and is_in(language, word) == bool(answer), f"{language}: {word} is answered {answer}")
+                accepted += answer
+            box.must(5 < accepted < 45, f"{language}: {accepted} of 50 words of length {length} are in it")
 
 
 @attack("ranges", "`\"100..51\"`, `\"4..4\"`, `\"..8\"`, `\"4..=8\"`, `\"-4..8\"`, 10^23, full-width digits, an empty list", "2 with the key, the value and a range that would do")
