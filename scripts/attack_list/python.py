@@ -31,7 +31,10 @@ def python(box, code, *modules, says=(), timeout=100, **more):
     """Runs Python with the package. It must end well and print all of `says`."""
     process = begin(box, code, *modules, **more)
     out, err = process.communicate(timeout=timeout)
-    box.must(process.returncode == 0, plain(err.strip()[-400:]))
+    # The last line of a traceback, and what an error has below it.
+    lines = err.strip().splitlines()
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith("  File ")), -2)
+    box.must(process.returncode == 0, plain(" ".join(line for line in lines[last + 2 :] if line.strip(" ^~")))[:400])
     for word in says:
         box.must(word in out, f"{word!r} is not in: {plain(out)[:400]}")
     return out
