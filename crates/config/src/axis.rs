@@ -36,6 +36,8 @@ pub(super) struct Family {
     noun: &'static str,
     /// How the table is begun, for hints.
     header: &'static str,
+    /// Tables and keys that it may not vary, beside [`FIXED`].
+    fixed: &'static [&'static str],
 }
 
 /// `[axes]`: every combination is a method.
@@ -43,6 +45,7 @@ pub(super) const METHODS: Family = Family {
     root: &[AXES],
     noun: "axis",
     header: "[axes]",
+    fixed: &[],
 };
 
 /// `select.over`: of all combinations each method keeps the one that scores best.
@@ -50,6 +53,8 @@ pub(super) const CHOICES: Family = Family {
     root: &[SELECT, OVER],
     noun: "choice",
     header: "[select.over]",
+    // Scores of other rows, lengths or tasks do not compare.
+    fixed: &["eval", "task", "train.train_len"],
 };
 
 /// An axis that has been checked.
@@ -180,21 +185,36 @@ impl Family {
             self.key_error(source, key, problem)
                 .with_help("name the key that varies, such as \"train.lr\"")
         })?;
-        let fixed = paths
-            .iter()
-            .filter_map(|path| path.parts().first())
-            .find(|first| FIXED.contains(&first.as_str()));
+        let is_below = |path: &KeyPath, table: &&&str| {
+            let path = path.to_string();
+            path == **table || path.starts_with(&format!("{table}."))
+        };
+        let fixed = paths.iter().find_map(|path| {
+            let known = FIXED.iter().chain(self.fixed);
+            Some((
+                path,
+                *known.into_iter().find(|table| is_below(path, table))?,
+            ))
+        });
         match fixed {
-            Some(first) => {
-                let (allowed, help) = match first.as_str() {
+            Some((path, table)) => {
+                let (allowed, help) = match table {
                     "seeds" => ("", "every cell is run with every seed of `seeds`"),
                     "report" => (
                         "a single value",
                         "there is one report: take it out of the table",
                     ),
-                    _ => ("", ""),
+                    table if self.fixed.contains(&table) => (
+                        "keys of model and train, but train.train_len",
+                        "scores of other rows, lengths or tasks do not compare: put it on [axes]",
+                    ),
+                    _ => ("keys of model, train, task and eval", "give it one value"),
                 };
-                let problem = format!("`{first}` cannot be {}", self.as_object());
+                let shown = match self.fixed.contains(&table) {
+                    true => path.to_string(),
+                    false => table.to_owned(),
+                };
+                let problem = format!("`{shown}` cannot be {}", self.as_object());
                 Err(self
                     .key_error(source, key, problem)
                     .with_allowed(allowed)

@@ -3,6 +3,7 @@
 
 use crate::metric;
 use crate::record::{Candidate, Label, RunRecord, Selected};
+use std::cmp::Ordering;
 
 impl Candidate {
     /// The mean score over its seeds; none if one of its runs has no score.
@@ -37,23 +38,23 @@ impl Selected {
         best.map(|(candidate, _)| candidate)
     }
 
-    /// The keys whose chosen value is the first or the last of those that were tried: a better one
-    /// may lie beyond.
+    /// The keys whose chosen value is the smallest or the largest number of those that were tried:
+    /// a better one may lie beyond. None where nothing had a score.
     pub fn at_edge(&self) -> Vec<&str> {
-        let Some(chosen) = self.chosen() else {
+        let Some(chosen) = self.chosen().filter(|chosen| chosen.mean().is_some()) else {
             return Vec::new();
         };
-        let is_at_edge = |at: usize, label: &&Label| {
-            let mut tried: Vec<&serde_json::Value> = Vec::new();
-            for candidate in &self.candidates {
-                let value = candidate.values.get(at).map(|label| &label.value);
-                if let Some(value) = value.filter(|value| !tried.contains(value)) {
-                    tried.push(value);
-                }
-            }
+        let number = |candidate: &Candidate, at: usize| candidate.values.get(at)?.value.as_f64();
+        let is_at_edge = |at: usize, _: &&Label| {
+            let tried = self.candidates.iter().map(|other| number(other, at));
+            // Other values than numbers are in no order.
+            let tried: Option<Vec<f64>> = tried.collect();
+            let Some((tried, own)) = tried.zip(number(chosen, at)) else {
+                return false;
+            };
+            let is_inside = |ordering| tried.iter().any(|other| other.total_cmp(&own) == ordering);
             // Of one value there is no edge: the key was not chosen.
-            let ends = [tried.first(), tried.last()];
-            tried.len() > 1 && ends.contains(&Some(&&label.value))
+            is_inside(Ordering::Less) != is_inside(Ordering::Greater)
         };
         let labels = chosen.values.iter().enumerate();
         let labels = labels.filter(|(at, label)| is_at_edge(*at, label));
@@ -146,10 +147,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_value_are_edges() {
+    fn the_smallest_and_the_largest_number_are_edges() {
         let scores: [&[Option<f64>]; 3] = [&[Some(1.0), Some(1.0)]; 3];
         let edge = |chosen| selected("loss_nats", &scores, chosen).at_edge().len();
         assert_eq!([edge(0), edge(1), edge(2)], [1, 0, 1]);
+        // Whatever their order in the list is.
+        let edge = |values: [serde_json::Value; 3], chosen| {
+            let mut all = selected("loss_nats", &scores, chosen);
+            for (candidate, value) in all.candidates.iter_mut().zip(values) {
+                candidate.values[0].value = value;
+            }
+            all.at_edge().len()
+        };
+        let rates = || [1e-4, 3e-2, 1e-3].map(serde_json::Value::from);
+        assert_eq!([0, 1, 2].map(|chosen| edge(rates(), chosen)), [1, 1, 0]);
+        let words = || ["a", "b", "c"].map(serde_json::Value::from);
+        assert_eq!([0, 1, 2].map(|chosen| edge(words(), chosen)), [0; 3]);
+        let same = || [1, 1, 1].map(serde_json::Value::from);
+        assert_eq!(edge(same(), 0), 0);
+        // Nothing was chosen by a score.
+        let none: [&[Option<f64>]; 2] = [&[None, None]; 2];
+        assert!(selected("loss_nats", &none, 0).at_edge().is_empty());
         assert!(selected("loss_nats", &scores, 3).check().is_err());
         assert!(selected("loss_nats", &scores, 2).check().is_ok());
     }

@@ -7,8 +7,9 @@ use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
 use records::RunRecord;
 use records::record::Selected;
+use std::path::Path;
 use support::console::tell;
-use support::exit::Failure;
+use support::exit::{Exit, Failure};
 use support::signals;
 use support::units::count;
 
@@ -39,12 +40,31 @@ pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>),
     } else {
         Outcome::of(super::records(&sweep, options))
     };
+    refuse_changed(&outcome.records, &options.runs.join(&plan.name))?;
     let (chosen, undecided) = plan.chosen(&outcome.records);
     if undecided == 0 {
         write(&outcome.records, plan, options)?;
     }
     choices(&chosen).iter().for_each(|choice| tell(choice));
     Ok((chosen, Some(outcome)))
+}
+
+/// Refuses to choose by records that were changed after they were written. `place`: where they are.
+///
+/// # Errors
+///
+/// [`Exit::Input`], with the first such record.
+pub fn refuse_changed(records: &[RunRecord], place: &Path) -> Result<(), Failure> {
+    let changed = |record: &&RunRecord| record.seal_holds() == Some(false);
+    let Some(record) = records.iter().find(changed) else {
+        return Ok(());
+    };
+    Err(Failure::input(format!(
+        "the record of run {} of the sweep in {} does not match its seal: it was changed after it \
+         was written\n  = help: remove it, and the run is trained again",
+        record.run_id,
+        place.display()
+    )))
 }
 
 /// Keeps the records that the choice is a function of. The same records give the same bytes.
@@ -58,6 +78,11 @@ fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Fa
         });
     }
     let path = options.runs.join(&plan.name).join(SELECTION_FILE);
+    // Nobody asked for this file by name: it is no pipe that somebody reads.
+    if path.exists() && !path.is_file() {
+        let problem = format!("cannot write {}: only files are replaced", path.display());
+        return Err(Failure::new(Exit::Resources, problem));
+    }
     records::write_jsonl(&path, &records).map_err(Failure::resources)
 }
 
@@ -97,7 +122,7 @@ fn choice(selected: &Selected) -> String {
     });
     let edge = match selected.at_edge()[..] {
         [] => String::new(),
-        ref keys => format!("; at the end of its list: {}", keys.join(", ")),
+        ref keys => format!("; at the end of what was tried: {}", keys.join(", ")),
     };
     format!("{} ({by} {score:.4}{next}{edge})", chosen.text())
 }

@@ -30,7 +30,7 @@ impl Planner {
             return Ok(());
         };
         let (source, choices) = sweep.as_ref();
-        select.check(cell, choices, &written.seeds)?;
+        select.check(cell, choices, &written.seeds, written.eval.rows)?;
         let by = select.metric(cell, self.task(cell, written)?.as_ref())?;
         let mut tried = Vec::new();
         let mut swept = plan.selection.take().map_or_else(Vec::new, |found| {

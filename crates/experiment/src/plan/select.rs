@@ -9,7 +9,7 @@ use config::axes::{Cell, Choices, OVER, SELECT};
 use config::diagnostic::Diagnostic;
 use config::key_path::{KeyPath, set};
 use std::collections::BTreeSet;
-use tasks::{TEACHER_FORCED, Task};
+use tasks::{Rows, TEACHER_FORCED, Task};
 use toml::{Table, Value};
 
 /// How many `select.seeds` are its default.
@@ -32,12 +32,14 @@ impl SelectSection {
     ///
     /// # Errors
     ///
-    /// A sweep of one combination, seeds of the result, a share of the steps outside its range.
+    /// A sweep of one combination, seeds of the result, a share of the steps outside its range, a
+    /// result on selection rows (`rows`).
     pub(super) fn check(
         &self,
         cell: &Cell,
         choices: &Choices,
         seeds: &[u64],
+        rows: Rows,
     ) -> Result<(), Diagnostic> {
         if choices.count() < 2 {
             let help = "write [select.over] and below it \"train.lr\" = [1e-3, 3e-3, 1e-2], or \
@@ -50,6 +52,14 @@ impl SelectSection {
             ));
         }
         self.check_ranges(cell)?;
+        if rows == Rows::Selection {
+            return Err(cell.error(
+                "eval.rows",
+                "is `selection`: the result would be scored on the rows that it is chosen by",
+                "test",
+                "remove it: [select] scores its sweep on selection rows by itself",
+            ));
+        }
         check_seeds(cell, "select.seeds", &self.seeds)?;
         let both = self.seeds.iter().position(|seed| seeds.contains(seed));
         match both {

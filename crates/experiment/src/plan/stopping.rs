@@ -110,6 +110,11 @@ fn check_bound(cell: &Cell, stop: &StopSpec) -> Result<(), Diagnostic> {
         ("train.stop.at_most", stop.at_most),
     ] {
         let Some(value) = value else { continue };
+        if is_share(metric) && key.ends_with("at_least") && value <= 0.0 {
+            let problem = "would end the training at its first score";
+            let error = cell.error(key, problem, "more than 0, at most 1", "write 0.95");
+            return Err(error.with_value(value));
+        }
         if is_share(metric) && value > 1.0 {
             let error = cell.error(key, "is out of range", "a number from 0 to 1", lowest);
             return Err(error.with_value(value));

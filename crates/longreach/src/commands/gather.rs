@@ -2,8 +2,9 @@
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use records::store::gather_found;
-use records::{Found, RunRecord, StoreError};
-use std::path::PathBuf;
+use records::{Found, RunRecord, StoreError, read_jsonl};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::units::count;
@@ -47,6 +48,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .records
         .extract_if(.., |record| record.is_of_sweep())
         .collect();
+    let beside = out.with_file_name(SELECTION_FILE);
+    if !swept.is_empty() {
+        check_beside(out, &beside, &swept)?;
+    }
     console::tell(&format!("writing to {}", out.display()));
     let bins = arguments.bins.map(usize::from);
     let found = gather_found(found, out, bins).map_err(|error| match error {
@@ -57,14 +62,13 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     })?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
     if !swept.is_empty() && out.is_file() {
-        let path = out.with_file_name(SELECTION_FILE);
         let runs = count(swept.len(), "run");
         let swept = Found {
             records: swept,
             ..Found::default()
         };
-        gather_found(swept, &path, bins).map_err(Failure::resources)?;
-        console::print(&format!("wrote {}: {runs} of sweeps", path.display()));
+        gather_found(swept, &beside, bins).map_err(Failure::resources)?;
+        console::print(&format!("wrote {}: {runs} of sweeps", beside.display()));
     }
     // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
     if out.is_file() {
@@ -73,4 +77,28 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         console::tell(&wrote);
     }
     Ok(Exit::Done)
+}
+
+/// Refuses to write the sweep of [select] over the results, or over a file of something else.
+fn check_beside(out: &Path, beside: &Path, swept: &[RunRecord]) -> Result<(), Failure> {
+    let place = beside.display();
+    if out == beside {
+        let problem = format!("--out {place}: runs of the sweep of [select] go there");
+        let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let of = |record: &RunRecord| record.experiment.clone();
+    let known: BTreeSet<String> = swept.iter().map(of).collect();
+    let is_ours = |there: Found| {
+        let mut records = there.records.iter();
+        there.excluded.is_empty()
+            && records.all(|record| record.is_of_sweep() && known.contains(&record.experiment))
+    };
+    if !beside.exists() || read_jsonl(beside).is_ok_and(is_ours) {
+        return Ok(());
+    }
+    Err(Failure::resources(format!(
+        "{place} is there, and holds more than the sweep that is gathered\n  = help: give --out \
+         another directory, or move that file"
+    )))
 }

@@ -4,7 +4,7 @@ use experiment::runs_on_disk::files::RECORD_FILE;
 use experiment::runs_on_disk::integrity::{directory_notes, integrity_notes, unsealed_note};
 use experiment::runs_on_disk::survey;
 use records::store::find_records_within;
-use records::{Found, RunRecord, StoreError, read_record};
+use records::{Excluded, Found, RunRecord, StoreError, read_record};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -121,14 +121,7 @@ pub fn read_and_left_out(found: &Found) -> String {
         found.excluded.len()
     );
     for excluded in found.excluded.iter().take(MAX_LISTED) {
-        let line = excluded
-            .line
-            .map_or_else(String::new, |line| format!(":{line}"));
-        let path = excerpt(&excluded.path.display().to_string());
-        text.push_str(&format!(
-            "\nleft out {path}{line}: {}",
-            excerpt(&excluded.reason)
-        ));
+        text.push_str(&format!("\nleft out {}", why(excluded)));
     }
     if found.excluded.len() > MAX_LISTED {
         text.push_str(&format!(
@@ -137,6 +130,17 @@ pub fn read_and_left_out(found: &Found) -> String {
         ));
     }
     text
+}
+
+/// Which file or line was left out, and why.
+pub fn why(excluded: &Excluded) -> String {
+    let line = excluded.line.map(|line| format!(":{line}"));
+    let path = excerpt(&excluded.path.display().to_string());
+    format!(
+        "{path}{}: {}",
+        line.unwrap_or_default(),
+        excerpt(&excluded.reason)
+    )
 }
 
 /// Checks that every path exists.

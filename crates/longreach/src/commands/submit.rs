@@ -1,6 +1,6 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
-use crate::commands::records::find;
+use crate::commands::records::{find, why};
 use config::shipped::Shipped;
 use experiment::device::{self, DeviceName};
 use experiment::plan;
@@ -18,6 +18,7 @@ use sweep::cluster::pack::PerTask;
 use sweep::cluster::resubmit::{Again, Only, again};
 use sweep::cluster::scheduler::{self, clock};
 use sweep::cluster::submit::{Request, Submitted, submit};
+use sweep::selected::refuse_changed;
 
 /// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
 #[derive(Debug, clap::Args)]
@@ -197,9 +198,13 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
                 .selection
                 .as_ref()
                 .map_or(0, |swept| swept.methods.len());
+            refuse_changed(&found.records, path)?;
             let (chosen, undecided) = plan.chosen(&found.records);
             if undecided == 0 {
                 return Ok(chosen);
+            }
+            if let Some(excluded) = found.excluded.first() {
+                return Err(Failure::input(format!("--chosen-by: {}", why(excluded))));
             }
             let problem = format!(
                 "{undecided} of {} cannot choose: runs of their sweep have no record in {}",

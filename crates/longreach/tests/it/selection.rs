@@ -5,7 +5,7 @@ use experiment::plan;
 use experiment::plan::planner::Plan;
 use records::{RunRecord, read_jsonl, read_record};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const CONFIG: &str = r#"name = "chosen"
 seeds = [0, 1]
@@ -150,6 +150,70 @@ fn what_was_lost_is_run_again_and_chosen_the_same() {
     assert!(!told.contains("comes first"), "{told}");
 }
 
+/// Changes the loss of one run of the sweep and leaves its seal.
+fn forge(scratch: &Scratch) -> PathBuf {
+    let paths = scratch.records().into_iter();
+    let mut paths = paths.map(|(path, _)| scratch.runs().join(path));
+    let path = paths.find(|path| read_record(path).unwrap().is_of_sweep());
+    let path = path.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    record["evals"][0]["metrics"]["loss_nats"]["value"] = 0.5.into();
+    std::fs::write(&path, record.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn nothing_is_chosen_by_records_that_were_changed() {
+    let scratch = Scratch::with(CONFIG);
+    assert!(scratch.longreach("run", &[]).status.success());
+    let before = std::fs::read(selection_file(&scratch)).unwrap();
+    let forged = forge(&scratch);
+    let output = scratch.longreach("run", &["seeds=[0,1,2]"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("does not match its seal"), "{told}");
+    assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);
+    // The mend that is named.
+    std::fs::remove_file(forged).unwrap();
+    assert!(scratch.longreach("run", &[]).status.success());
+    assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);
+}
+
+#[test]
+fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
+    let scratch = Scratch::with(CONFIG);
+    assert!(scratch.longreach("run", &[]).status.success());
+    let runs = scratch.runs().join("chosen");
+    let halves = || {
+        let mut report = crate::common::longreach();
+        let out = scratch.directory.path().join("report");
+        report.arg("report").arg(&runs).arg("--out").arg(&out);
+        assert!(
+            report
+                .args(["--format", "csv"])
+                .output()
+                .unwrap()
+                .status
+                .success()
+        );
+        let text = std::fs::read_to_string(out.join("summaries.csv")).unwrap();
+        let is_half = |line: &&str| line.contains("half_to_all") || line.contains("still_learning");
+        let lines = text.lines().filter(is_half).map(String::from);
+        lines.collect::<Vec<_>>()
+    };
+    let before = halves();
+    assert_eq!(before.len(), 2);
+    let mut eval = crate::common::longreach();
+    let eval = eval
+        .arg("eval")
+        .arg(&runs)
+        .args(["--lengths", "16"])
+        .output();
+    assert!(eval.unwrap().status.success());
+    assert_eq!(halves(), before);
+}
+
 #[test]
 fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let scratch = Scratch::with(CONFIG);
@@ -166,8 +230,20 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let result = read_jsonl(&out).unwrap().records;
     assert_eq!(result.len(), 6);
     assert!(!result.iter().any(RunRecord::is_of_sweep));
-    let swept = read_jsonl(&out.with_file_name("selection.jsonl")).unwrap();
+    let beside = out.with_file_name("selection.jsonl");
+    let swept = read_jsonl(&beside).unwrap();
     assert_eq!(swept.records.len(), 12);
+    let gather = |out: &Path| {
+        let mut gather = crate::common::longreach();
+        gather.arg("gather").arg(scratch.runs().join("chosen"));
+        gather.arg("--out").arg(out).output().unwrap().status.code()
+    };
+    // The same again, the results under the name of the sweep, and a file of something else.
+    assert_eq!(gather(&out), Some(0));
+    assert_eq!(gather(&beside), Some(2));
+    std::fs::write(&beside, "mine\n").unwrap();
+    assert_eq!(gather(&out), Some(6));
+    assert_eq!(std::fs::read(&beside).unwrap(), b"mine\n");
 }
 
 #[test]
@@ -251,6 +327,26 @@ fn mistakes_of_a_selection_are_named() {
         CONFIG,
         &[r#"select.over.seeds=[[3],[4]]"#],
         &["`seeds` cannot be chosen"],
+    );
+    // What changes the rows, the length or the task that is scored.
+    for over in [
+        r#""eval.seed"=[1,2]"#,
+        r#""train.train_len"=[4,8]"#,
+        r#""task.alphabet"=[4,8]"#,
+        r#""train.lr, eval.rows"=[[1e-3,"test"],[3e-3,"test"]]"#,
+    ] {
+        let over = format!("select.over={{{over}}}");
+        refused(CONFIG, &[&over], &["cannot be chosen", "put it on [axes]"]);
+    }
+    refused(
+        CONFIG,
+        &["eval.rows=selection"],
+        &["eval.rows", "on the rows that it is chosen by", "remove it"],
+    );
+    refused(
+        CONFIG,
+        &[r#"train.stop={metric="exact_match",at_least=0,every=3}"#],
+        &["train.stop.at_least", "at its first score"],
     );
     refused(
         CONFIG,
@@ -379,6 +475,12 @@ fn submit_takes_the_sweep_and_then_the_result() {
         .find(RunRecord::is_of_sweep)
         .unwrap();
     std::fs::remove_dir_all(runs.join(&swept.run_id)).unwrap();
+    let cut = scratch.directory.path().join("cut.jsonl");
+    std::fs::write(&cut, "{\"schema\":1,").unwrap();
+    let damaged = submit("damaged", Some(&cut));
+    let told = String::from_utf8_lossy(&damaged.stderr).into_owned();
+    assert_eq!(damaged.status.code(), Some(3), "{told}");
+    assert!(told.contains("cut.jsonl:1: "), "{told}");
     let open = submit("open", Some(&runs));
     let told = String::from_utf8_lossy(&open.stderr).into_owned();
     assert_eq!(open.status.code(), Some(2), "{told}");

@@ -8,7 +8,7 @@ pub struct Roles<'a> {
     /// Those that reports are about.
     pub results: Vec<&'a RunRecord>,
     /// Results again with half the steps ([`RunRecord::half_of`]): they show whether a score still
-    /// moves, and nothing else.
+    /// moves, and nothing else. Without their later evaluations.
     pub halves: Vec<&'a RunRecord>,
     /// Runs that were scored on selection rows, to choose values of results.
     pub selection: Vec<&'a RunRecord>,
@@ -22,6 +22,9 @@ impl<'a> Roles<'a> {
             let of = if record.is_of_sweep() {
                 &mut roles.selection
             } else if record.half_of.is_some() {
+                if record.evaluation_of.is_some() {
+                    continue;
+                }
                 &mut roles.halves
             } else {
                 &mut roles.results

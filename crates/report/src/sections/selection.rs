@@ -39,7 +39,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
             title: "Chosen values".into(),
             caption: caption.clone(),
             notes: format!(
-                "{}An edge is the first or the last value tried: a better one may lie beyond. Gap: \
+                "{}An edge is the smallest or the largest value tried: a better one may lie beyond. Gap: \
                  the score of the next best less that of the chosen one.",
                 match metric::find(&first.by).is_some_and(|def| def.name == metric::LOSS_NATS) {
                     true => "",
@@ -72,9 +72,13 @@ fn row(group: &Group<'_>, selected: &Selected) -> Vec<Cell> {
     let values = |candidate: Option<&Candidate>| candidate.map_or("-".into(), shown);
     let score = |score: Option<f64>| score.map_or("-".into(), |score| number(selected, score));
     let chosen = selected.chosen();
-    let edge = match selected.at_edge()[..] {
-        [] => "",
-        _ => " (edge)",
+    let edge = match (
+        selected.at_edge().is_empty(),
+        chosen.and_then(Candidate::mean),
+    ) {
+        (false, _) => " (edge)",
+        (true, None) => " (the first: none has a score)",
+        (true, Some(_)) => "",
     };
     let (best, next) = (
         chosen.and_then(Candidate::mean),
