@@ -33,6 +33,8 @@ def check_config(spec: dict) -> None:
         raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
     if spec["train"].get("stop"):
         check_metric(spec["train"]["stop"]["metric"], "train.stop.metric")
+        if "min_len" in spec["train"]["stop"]:
+            raise BenchError("train.stop.min_len: bench stops by rows of train_len alone; leave it out")
 
 
 def check_task(task: dict) -> None:

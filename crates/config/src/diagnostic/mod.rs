@@ -108,13 +108,15 @@ impl Diagnostic {
         allowed: &str,
         help: &str,
     ) -> Self {
-        let path = KeyPath::parse(key).unwrap_or_else(|_| KeyPath::new([key]));
+        let path = KeyPath::parse(key).unwrap_or_else(|_| KeyPath::new(key.split('.')));
         let found = origins.find(&path);
         let value = path.find(table);
         let place = match value {
             Some(_) => origins.value_place(&found),
             None => origins.table_place(&found),
         };
+        // What is missing has no default.
+        let is_default = value.is_none() && !problem.starts_with("is missing");
         let problem = Problem::Value {
             key: path.clone(),
             problem: problem.to_owned(),
@@ -122,7 +124,7 @@ impl Diagnostic {
         let mut diagnostic = Self::new(place, problem)
             .with_key(path.to_string())
             .with_value(value.map(describe_value).unwrap_or_default());
-        diagnostic.is_default = value.is_none();
+        diagnostic.is_default = is_default;
         diagnostic
             .with_axis(&found)
             .with_allowed(allowed)

@@ -368,10 +368,15 @@ impl Planner {
         cell: &Cell,
         written: &Experiment,
     ) -> Result<Option<Rc<dyn Task>>, Diagnostic> {
-        let at = ([written.train.train_len], Rows::Selection);
-        let stop = written.train.stop.as_ref();
-        stop.map(|_| self.built(cell, written, (&at.0, at.1)))
-            .transpose()
+        let Some(stop) = &written.train.stop else {
+            return Ok(None);
+        };
+        let lens: Vec<usize> = [written.train.train_len]
+            .into_iter()
+            .chain(stop.min_len)
+            .collect();
+        self.built(cell, written, (&lens, Rows::Selection))
+            .map(Some)
     }
 
     fn built(

@@ -3,6 +3,7 @@
 use super::eval::eval_tokens;
 use super::ranges::whole;
 use crate::spec::scores::metric_names;
+use crate::spec::test_lens::{TestLen, draws_lengths};
 use crate::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
@@ -24,10 +25,14 @@ impl RunSpec {
 
     /// The evaluation that `train.stop` decides by.
     pub fn stop_eval(&self) -> Option<EvalSpec> {
-        self.train.stop.as_ref()?;
+        let train_len = self.train.train_len;
+        let test_len = match self.train.stop.as_ref()?.min_len {
+            Some(from) => TestLen::Range(from, train_len),
+            None => TestLen::One(train_len),
+        };
         let trained = self.eval.variants.first()?;
         Some(EvalSpec {
-            test_lens: [self.train.train_len].into_iter().collect(),
+            test_lens: vec![test_len].into(),
             rows: Rows::Selection,
             last_tokens: None,
             attention_distance: false,
@@ -70,7 +75,7 @@ fn known(task: &dyn Task) -> Vec<String> {
 pub(super) fn check(
     cell: &Cell,
     stop: Option<&StopSpec>,
-    steps: u64,
+    (steps, train_len): (u64, usize),
     task: &dyn Task,
 ) -> Result<(), Diagnostic> {
     let Some(stop) = stop else {
@@ -83,6 +88,24 @@ pub(super) fn check(
         return Err(cell.error("train.stop.metric", &problem, &names.join(", "), help));
     }
     check_bound(cell, stop)?;
+    if let Some(from) = stop.min_len {
+        let help = "leave it out to score rows of train_len alone";
+        whole(
+            cell,
+            "train.stop.min_len",
+            from as u64,
+            1,
+            train_len.saturating_sub(1) as u64,
+            help,
+        )?;
+        if !draws_lengths(task) {
+            let problem = format!(
+                "is for tasks that make their rows, and `{}` reads them",
+                task.kind()
+            );
+            return Err(cell.error("train.stop.min_len", &problem, "no min_len", help));
+        }
+    }
     let help = "the steps of the training from one score to the next";
     whole(cell, "train.stop.every", stop.every, 1, steps, help)?;
     let scores = steps / stop.every;

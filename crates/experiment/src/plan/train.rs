@@ -31,7 +31,12 @@ pub(super) fn train(
         help,
     )?;
     check_sequences(cell, written, task)?;
-    stopping::check(cell, train.stop.as_ref(), train.steps, task)?;
+    stopping::check(
+        cell,
+        train.stop.as_ref(),
+        (train.steps, train.train_len),
+        task,
+    )?;
     let seq_len = task.seq_len(train.train_len);
     if train.batch_size.saturating_mul(seq_len) > MAX_BATCH_TOKENS {
         let problem = format!("rows of {seq_len} tokens are more than {MAX_BATCH_TOKENS} tokens");

@@ -2,7 +2,7 @@
 
 use crate::plan::job_check::JobConfig;
 use crate::plan::surroundings::Surroundings;
-use crate::spec::Job;
+use crate::spec::{Job, RunSpec};
 use config::diagnostic::Diagnostic;
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
@@ -38,14 +38,16 @@ pub fn build_stop_task(job: &Job) -> Result<Option<Box<dyn Task>>, Failure> {
     let Some(eval) = job.spec.stop_eval() else {
         return Ok(None);
     };
-    built(job, &eval.test_lens, eval.rows).map(Some)
+    built(job, &eval.test_lens.ends(), eval.rows).map(Some)
 }
 
 /// Whether the tasks of `train.stop` of two jobs are the same.
 pub fn shares_stop_task(job: &Job, other: &Job) -> bool {
     let (spec, its) = (&job.spec, &other.spec);
     let with_stop = [spec, its].iter().all(|spec| spec.train.stop.is_some());
+    let lengths = |spec: &RunSpec| spec.stop_eval().map(|eval| eval.test_lens);
     with_stop
+        && lengths(spec) == lengths(its)
         && job.config_dir == other.config_dir
         && spec.task == its.task
         && spec.corpus_blake3 == its.corpus_blake3

@@ -138,6 +138,11 @@ impl<'de> Deserialize<'de> for TestLen {
     }
 }
 
+/// Whether a task has test rows that draw their own lengths: one that makes them.
+pub fn draws_lengths(task: &dyn Task) -> bool {
+    task.scoring() == Scoring::Answer && task.corpus().is_none()
+}
+
 /// Test lengths in the order of a config. As a slice they are the lengths, of ranges the upper
 /// ends: no two are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -171,7 +176,7 @@ impl TestLens {
     ///
     /// The first range.
     pub fn check(&self, task: &dyn Task) -> Result<(), ConfigError> {
-        let is_made = task.scoring() == Scoring::Answer && task.corpus().is_none();
+        let is_made = draws_lengths(task);
         let mut written = self.written.iter().enumerate();
         let range = written.find(|(_, length)| length.from().is_some());
         let Some((index, range)) = range.filter(|_| !is_made) else {

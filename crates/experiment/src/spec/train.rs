@@ -228,12 +228,16 @@ impl TrainSpec {
 }
 
 config::options! {
-/// Ends a training once a score at the training length, on selection rows and under the trained
-/// encoding, reaches a bound. The learning rate follows the schedule of all steps.
+/// Ends a training once a score at the training length, or at lengths up to it, on selection rows
+/// and under the trained encoding, reaches a bound. The learning rate follows the schedule of all
+/// steps.
 #[derive(Serialize)]
 ["train.stop."] pub struct StopSpec {
     metric: String = needed("none")
         => Text, r#""exact_match""#, "A score that ends the training once it is good enough, at `train_len` on selection rows.";
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    min_len: Option<usize> = or("`train_len`")
+        => Whole(1, 100_000), "1", "Shortest rows that the score is taken on: every row draws its length from here to `train_len`.";
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at_least: Option<f64> = or("none")
         => Number(0.0, 1e9), "1.0", "Ends the training from this score on, for scores where more is better.";

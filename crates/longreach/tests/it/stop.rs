@@ -35,12 +35,9 @@ fn run(arguments: &[&str]) -> (Scratch, PathBuf, RunRecord) {
 }
 
 /// The losses at the training length on selection rows every 10 steps, as an evaluation takes them.
-fn losses_on_selection_rows() -> (PathBuf, Scratch, Vec<(u64, f64)>) {
-    let (scratch, directory, record) = run(&[
-        "eval.rows=\"selection\"",
-        "eval.test_lens=[4]",
-        "eval.every=10",
-    ]);
+fn losses_on_selection_rows(test_lens: &str) -> (PathBuf, Scratch, Vec<(u64, f64)>) {
+    let (scratch, directory, record) =
+        run(&["eval.rows=\"selection\"", test_lens, "eval.every=10"]);
     let scores = record.train.scores.iter();
     let losses = scores.map(|at| (at.step, at.rows[0].metrics["loss_nats"].value));
     (directory, scratch, losses.collect())
@@ -52,7 +49,7 @@ fn file(directory: &Path, name: &str) -> Vec<u8> {
 
 #[test]
 fn a_run_ends_at_the_first_score_that_is_good_enough() {
-    let (whole, _kept, losses) = losses_on_selection_rows();
+    let (whole, _kept, losses) = losses_on_selection_rows("eval.test_lens=[4]");
     // What the middle of the training comes to, so that later steps are left out.
     let bound = losses[11].1;
     let (first, _) = *losses.iter().find(|(_, loss)| *loss <= bound).unwrap();
@@ -125,7 +122,7 @@ fn a_run_that_never_gets_there_takes_all_its_steps() {
 #[test]
 fn stopped_at_any_instant_it_ends_at_the_same_step_with_the_same_bytes() {
     use crate::step_scores::stopped_again_and_again;
-    let (_kept, _, losses) = losses_on_selection_rows();
+    let (_kept, _, losses) = losses_on_selection_rows("eval.test_lens=[4]");
     let bound = losses[17].1;
     let stop = format!("train.stop={{metric=\"loss_nats\",at_most={bound:?},every=10}}");
     let (scratch, calm, record) = run(&[&stop, "eval.every=15", "eval.batch_tokens=64"]);
@@ -208,11 +205,48 @@ fn the_scores_of_a_stop_are_those_of_its_steps() {
 }
 
 #[test]
+fn a_stop_may_read_rows_of_all_lengths() {
+    let (.., losses) = losses_on_selection_rows("eval.test_lens=[\"1..4\"]");
+    let bound = losses[11].1;
+    let stop = "train.stop={metric=\"loss_nats\",at_most=";
+    let stop = format!("{stop}{bound:?},every=10,min_len=1}}");
+    let (.., record) = run(&[&stop]);
+    let taken = record.train.stop_scores.iter();
+    let taken: Vec<(u64, f64)> = taken.map(|at| (at.step, at.value.unwrap())).collect();
+    assert_eq!(taken, losses[..taken.len()]);
+    assert!((1..=12).contains(&taken.len()) && record.train.steps < 240);
+    let scratch = Scratch::with(TINY);
+    for (stop, words) in [
+        ("min_len=4", "a whole number from 1 to 3"),
+        ("min_len=0", "a whole number from 1"),
+    ] {
+        let stop = format!("train.stop={{metric=\"exact_match\",at_least=1.0,every=1,{stop}}}");
+        let refused = scratch.longreach("check", &[&stop]);
+        exits(&refused, 2);
+        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
+    }
+    let text = [
+        "task={kind=\"text\"}",
+        "train.train_len=64",
+        "eval.test_lens=[64]",
+    ];
+    let stop = "train.stop={metric=\"loss_nats\",at_most=1.0,every=1,min_len=1}";
+    let refused = scratch.longreach("check", &[&text[..], &[stop]].concat());
+    exits(&refused, 2);
+    assert!(
+        stderr(&refused).contains("for tasks that make their rows"),
+        "{}",
+        stderr(&refused)
+    );
+}
+
+#[test]
 fn a_score_without_a_value_ends_nothing() {
     let stop = StopSpec {
         metric: "exact_match".to_owned(),
         at_least: Some(0.5),
         at_most: None,
+        min_len: None,
         every: 1,
     };
     for (score, met) in [

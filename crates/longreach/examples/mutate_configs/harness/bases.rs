@@ -322,7 +322,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
     for (name, stop) in [
         (
             "a stop",
-            r#"{ metric = "exact_match", at_least = 1.0, every = 2 }"#,
+            r#"{ metric = "exact_match", min_len = 1, at_least = 1.0, every = 2 }"#,
         ),
         (
             "a stop by loss",

@@ -347,6 +347,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "task:jsonl.test" if gone => &["task.train"],
         // Without stages, what asks for them.
         "train.stages" => &["train.length"],
+        // Coordinates of segments without ends.
+        "task:text.segment_ends" => &["model.coordinates"],
         "task:text.files" if gone => &["task.split.valid"],
         // A fraction so small that the split is empty: the error names the files.
         "split:range.valid_fraction" => &["task.files"],

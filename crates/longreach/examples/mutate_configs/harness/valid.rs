@@ -112,6 +112,23 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["pe:*.base"], &["2^40"], "bases go up to 1e15"),
     (
+        &[
+            "pe:formula.values.s",
+            "pe:formula.values.s[]",
+            "pe:formula.train.m",
+        ],
+        &[
+            "zero",
+            "1e-320",
+            "negated",
+            "-1",
+            "2^40",
+            "largest whole number",
+            "least whole number",
+        ],
+        "a number of a formula that is defined for all",
+    ),
+    (
         &["scaling:evq_cosh.tau"],
         &["zero", "1e-320"],
         "the geometric table",
@@ -203,9 +220,14 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "0 is in the range",
     ),
     (
+        &["train.stop.at_most"],
+        &["zero"],
+        "a bound that no loss meets",
+    ),
+    (
         &["train.stop.at_least", "train.stop.at_most"],
-        &["zero", "1e-320"],
-        "a bound that any score meets, or none",
+        &["1e-320"],
+        "a bound that any score but 0 meets, or no loss",
     ),
     (
         &["pe:log_scaling.init_scale", "pe:fope.gain"],

@@ -173,11 +173,12 @@ impl FormulaConfig {
 
     pub(super) fn check_names(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_taken()?;
-        let [bias, inv_freq] = [self.bias()?, self.inv_freq()?];
+        // As read: a name that is not known is a mistake after one that nothing reads.
+        let read = |text: &Option<String>| Expression::read(text.as_deref()?).ok();
+        let [bias, inv_freq] = [read(&self.bias), read(&self.inv_freq)];
         let reads = |formula: &Option<Expression>, name: &str| {
-            formula
-                .as_ref()
-                .is_some_and(|read| read.names().contains(name))
+            let read = formula.as_ref();
+            read.is_some_and(|read| read.names().contains(name))
         };
         let keys = self.values.keys().map(|name| ("values", name));
         for (table, name) in keys.chain(self.train.keys().map(|name| ("train", name))) {
@@ -189,7 +190,11 @@ impl FormulaConfig {
                 let hint = "keep one of the two: what is trained stays in `train`";
                 return refuse("is in `values` too", "a name in one table", hint);
             }
-            if !reads(&bias, name) && !reads(&inv_freq, name) {
+            let are_read = [(&self.bias, &bias), (&self.inv_freq, &inv_freq)];
+            let are_read = are_read
+                .iter()
+                .all(|(text, read)| text.is_some() == read.is_some());
+            if are_read && !reads(&bias, name) && !reads(&inv_freq, name) {
                 let hint = "remove it, or use it in a formula";
                 return refuse("is read by no formula", "names that a formula reads", hint);
             }
@@ -201,6 +206,7 @@ impl FormulaConfig {
                 return refuse(problem, "one number in `values`", hint);
             }
         }
+        (self.bias()?, self.inv_freq()?);
         for (name, start) in &self.train {
             in_range(&format!("train.{name}"), *start, FINITE, "an example: 0.5")?;
         }
