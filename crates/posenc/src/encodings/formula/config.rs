@@ -206,7 +206,8 @@ impl FormulaConfig {
                 return refuse(problem, "one number in `values`", hint);
             }
         }
-        (self.bias()?, self.inv_freq()?);
+        self.bias()?;
+        self.inv_freq()?;
         for (name, start) in &self.train {
             in_range(&format!("train.{name}"), *start, FINITE, "an example: 0.5")?;
         }
