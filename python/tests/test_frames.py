@@ -34,11 +34,20 @@ class Values(unittest.TestCase):
             ({"kind": "rope", "base": None}, '{ kind = "rope" }'),
             ({"model.pe": [{"kind": "nope"}]}, '{ "model.pe" = [{ kind = "nope" }] }'),
             (pathlib.Path("a b"), '"a b"'),
+            ("\U0001f600 é\n\x7f", '"\U0001f600 é\\n\\u007f"'),
+            ({"\U0001f600": 1}, '{ "\U0001f600" = 1 }'),
             (math.inf, "inf"),
         ]:
             self.assertEqual(call.toml(value), text)
         with self.assertRaisesRegex(TypeError, "no value of a config"):
             call.toml(object())
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "needs numpy")
+    def test_arrays_are_lists_and_their_numbers_numbers(self):
+        import numpy
+
+        self.assertEqual(call.toml(numpy.array([3, 4])), "[3, 4]")
+        self.assertEqual(call.toml([numpy.float32(0.5), numpy.array([[1], [2]])]), "[0.5, [[1], [2]]]")
 
     @unittest.skipUnless(PANDAS, "needs pandas")
     def test_tables_replace_keys_unless_they_have_a_kind(self):
