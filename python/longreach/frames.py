@@ -58,8 +58,8 @@ def run(
 
     `config` is a file, or the name of a config that comes with the program. Overrides replace
     values of it: `seeds=[0, 1]`, `train={"steps": 200}`, `**{"model.pe": {"kind": "alibi"}}`. A
-    dictionary with a `kind` replaces the whole table, any other one the keys that it has. The
-    result is `frame` of the directory of the experiment, below `runs`.
+    dictionary with a `kind`, `axes` and `select.over` replace the whole table, any other one the
+    keys that it has. The result is `frame` of the directory of the experiment, below `runs`.
 
     Interrupted (Ctrl-C, or the notebook's stop), the runs save themselves, and the same call
     continues them. Raises `RunError` with what the program printed if it fails.
@@ -197,12 +197,15 @@ def _leaves(table: dict, above: str = "") -> Iterator[tuple]:
 
 
 def _dotted(overrides: dict, above: str = "") -> Iterator[tuple]:
-    """Overrides as dotted keys: a table with a `kind` is one value."""
+    """Overrides as dotted keys. A table with a `kind` is one value, and one whose own keys are dotted
+    is too."""
     for key, value in overrides.items():
-        if isinstance(value, dict) and value and "kind" not in value and f"{above}{key}" != "axes":
-            yield from _dotted(value, f"{above}{key}.")
+        path = f"{above}{key}"
+        whole = path in ("axes", "select.over") or not isinstance(value, dict)
+        if whole or not value or "kind" in value:
+            yield path, value
         else:
-            yield f"{above}{key}", value
+            yield from _dotted(value, f"{path}.")
 
 
 def _progress(program: str, place: pathlib.Path, planned: int) -> tuple:

@@ -54,8 +54,9 @@ class Values(unittest.TestCase):
         given = {"train": {"adamw": {"beta2": 0.9}, "lr": 1}, "model.pe": {"kind": "rope"}}
         expected = [("train.adamw.beta2", 0.9), ("train.lr", 1), ("model.pe", {"kind": "rope"})]
         self.assertEqual(list(frames._dotted(given)), expected)
-        axes = {"axes": {"model.pe": [1]}}
-        self.assertEqual(list(frames._dotted(axes)), [("axes", {"model.pe": [1]})])
+        dotted = {"axes": {"model.pe": [1]}, "select": {"over": {"train.lr": [1]}, "steps": 0.5}}
+        expected = [("axes", {"model.pe": [1]}), ("select.over", {"train.lr": [1]})]
+        self.assertEqual(list(frames._dotted(dotted)), [*expected, ("select.steps", 0.5)])
 
     def test_a_module_has_only_what_it_has(self):
         with self.assertRaisesRegex(AttributeError, "no attribute 'plots'"):
