@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 RECORD = "record.json"
 WEIGHTS = "weights.safetensors"
+# The layout of records that is read here.
+SCHEMA = 1
 NORM_EPS = 1e-5
 
 
@@ -57,16 +59,35 @@ def __getattr__(name):
 
 def records(path):
     """All records at a path: a run's directory, a directory above, a record, or a .jsonl file."""
-    path = pathlib.Path(path)
-    if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines if line.strip()]
-    if path.is_file():
-        return [json.loads(path.read_text(encoding="utf-8"))]
-    found = sorted(path.glob(f"**/{RECORD}")) + sorted(path.glob("**/evals/*.json"))
+    return [record for _, record in _placed(pathlib.Path(path))]
+
+
+def _placed(path):
+    """Records with the places that they were read from."""
+    if path.suffix == ".jsonl" and path.is_file():
+        lines = enumerate(path.read_bytes().splitlines(), 1)
+        found = [(f"{path}:{number}", line) for number, line in lines if line.strip()]
+    elif path.is_file():
+        found = [(path, path.read_bytes())]
+    else:
+        files = sorted(path.glob(f"**/{RECORD}")) + sorted(path.glob("**/evals/*.json"))
+        found = [(file, file.read_bytes()) for file in files]
     if not found:
-        raise FileNotFoundError(f"{path} holds no {RECORD}")
-    return [json.loads(file.read_text(encoding="utf-8")) for file in found]
+        raise FileNotFoundError(f"{path} holds no {RECORD}" if path.is_dir() else f"no records: {path}")
+    return [(place, _record(place, text)) for place, text in found]
+
+
+def _record(place, text):
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{place} is no record: {error}") from None
+    if not isinstance(record, dict) or "schema" not in record:
+        raise ValueError(f"{place} is no record")
+    if record["schema"] != SCHEMA:
+        version = record["schema"]
+        raise ValueError(f"{place} is a record of schema {version}; this package reads {SCHEMA}")
+    return record
 
 
 def method(record):
@@ -125,7 +146,7 @@ def load(run, variant="trained", test_len=None, tables=None):
     from safetensors.torch import load_file
 
     run = pathlib.Path(run)
-    record = json.loads((run / RECORD).read_text(encoding="utf-8"))
+    record = _record(run / RECORD, (run / RECORD).read_bytes())
     spec = record["spec"]
     config = dict(spec["model"])
     config["pe"], positions = _encoding(spec, variant, test_len)

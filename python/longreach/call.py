@@ -6,19 +6,32 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
-from typing import Any, Optional
-
-NO_PROGRAM = "no program `longreach` on PATH: pip install longreach, or set LONGREACH"
+from typing import Any
 
 
-def find_program() -> Optional[str]:
+class NoProgram(RuntimeError):
+    """There is no program, or it cannot be run."""
+
+
+def find_program() -> str:
     """The path of the program: $LONGREACH, beside this Python, or on PATH."""
     # An environment may be used without being activated: its programs lie beside its Python.
     beside = os.path.dirname(sys.executable)
-    found = os.environ.get("LONGREACH") or shutil.which("longreach", path=beside)
-    found = found or shutil.which("longreach")
-    return str(pathlib.Path(found).resolve()) if found else None
+    set_to = os.environ.get("LONGREACH")
+    found = set_to or shutil.which("longreach", path=beside) or shutil.which("longreach")
+    if not found:
+        raise NoProgram("no program `longreach` on PATH: pip install longreach, or set LONGREACH")
+    path = str(pathlib.Path(found).resolve())
+    name = f"LONGREACH = {path}" if set_to else path
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True).stdout
+    except OSError as error:
+        raise NoProgram(f"{name}: {error.strerror}") from error
+    if not said.startswith(b"longreach "):
+        raise NoProgram(f"{name} is not the program `longreach`")
+    return path
 
 
 def toml(value: Any) -> str:

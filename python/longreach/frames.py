@@ -23,7 +23,7 @@ from typing import Any, Iterator, Optional, Union
 import pandas
 
 from . import method, metrics, records
-from .call import NO_PROGRAM, find_program, toml
+from .call import NoProgram, find_program, toml
 
 Place = Union[str, "os.PathLike[str]"]
 
@@ -64,12 +64,16 @@ def run(
     Interrupted (Ctrl-C, or the notebook's stop), the runs save themselves, and the same call
     continues them. Raises `RunError` with what the program printed if it fails.
     """
-    program = find_program()
-    if program is None:
-        raise RunError(1, NO_PROGRAM)
+    try:
+        program = find_program()
+    except NoProgram as error:
+        raise RunError(1, str(error)) from None
     values = [f"{key}={toml(value)}" for key, value in _dotted(overrides)]
-    options = [str(config), *values, "--runs", str(runs), "--device", device]
-    check = subprocess.run([program, "check", *options, "--json"], text=True, capture_output=True)
+    options = ["--runs", str(runs), "--device", device]
+    # Behind `--` a config is one, whatever its name begins with.
+    names = ["--", str(config), *values]
+    check = [program, "check", "--json", *options, *names]
+    check = subprocess.run(check, text=True, capture_output=True)
     if check.returncode:
         raise RunError(check.returncode, check.stderr.strip())
     plan = json.loads(check.stdout)
@@ -77,7 +81,8 @@ def run(
         options += ["--jobs", str(jobs)]
     place = pathlib.Path(runs, plan["name"])
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        process = subprocess.Popen([program, "run", *options], stdout=subprocess.DEVNULL, stderr=said)
+        command = [program, "run", *options, *names]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         try:
             with _Bar(plan["name"], progress) as bar:
                 while process.poll() is None:

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from typing import Iterator
 
-from .call import NO_PROGRAM, find_program, toml
+from .call import NoProgram, find_program, toml
 from .model import read_weights
 
 
@@ -24,9 +24,10 @@ class Program:
     """The program `longreach` with one config. `overrides` are KEY=VALUE as on its command line."""
 
     def __init__(self, config, overrides=()):
-        self.path = find_program()
-        if self.path is None:
-            raise BenchError(NO_PROGRAM)
+        try:
+            self.path = find_program()
+        except NoProgram as error:
+            raise BenchError(str(error)) from None
         if not pathlib.Path(config).is_file():
             hint = "`longreach new --from quickstart` writes one"
             raise BenchError(f"config = {str(config)!r}: no such file; {hint}")

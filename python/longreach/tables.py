@@ -13,7 +13,7 @@ from typing import Optional
 import torch
 from torch import nn
 
-from .call import NO_PROGRAM, find_program
+from .call import NoProgram, find_program
 
 
 class TableError(ValueError):
@@ -22,9 +22,11 @@ class TableError(ValueError):
 
 def export(run, variant: str, test_len: int) -> "Tables":
     """The tables of a run's encoding, written by the program."""
-    program = find_program()
-    if program is None:
-        raise TableError(f"{NO_PROGRAM}; or give the file of `longreach export --format tables`")
+    try:
+        program = find_program()
+    except NoProgram as error:
+        hint = "or give the file of `longreach export --format tables`"
+        raise TableError(f"{error}; {hint}") from None
     with tempfile.TemporaryDirectory() as place:
         file = pathlib.Path(place) / "tables.safetensors"
         options = ["--format", "tables", "--out", str(file)]
@@ -45,10 +47,14 @@ class Tables(nn.Module):
 
     def __init__(self, file, variant: str, test_len: int):
         super().__init__()
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         name = f"{variant}.{test_len}"
-        with safe_open(str(file), "pt") as tensors:
+        try:
+            opened = safe_open(str(file), "pt")
+        except SafetensorError as error:
+            raise TableError(f"{file}: {error}") from error
+        with opened as tensors:
             about = json.loads((tensors.metadata() or {}).get("tables", "{}"))
             layers = about.get("layers", {})
             if name not in layers:

@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import unittest
 
@@ -63,6 +64,36 @@ class Values(unittest.TestCase):
             longreach.plots
 
 
+class Records(unittest.TestCase):
+    """Files that are read; what is in them does not matter here."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = pathlib.Path(place.name)
+
+    def test_what_is_no_record_is_refused_by_its_place(self):
+        file = self.place / "record.json"
+        for text, words in [
+            ('{"schema": 1, "run', "record.json is no record: Unterminated"),
+            ("", "record.json is no record"),
+            ("\xff", "record.json is no record"),
+            ("[]", "record.json is no record"),
+            ('{"schema": 99}', "record.json is a record of schema 99; this package reads 1"),
+        ]:
+            file.write_text(text, encoding="latin-1")
+            with self.assertRaisesRegex(ValueError, words):
+                longreach.records(self.place)
+        lines = self.place / "all.jsonl"
+        lines.write_text('\n{"schema": 1}\nhello\n', encoding="utf-8")
+        with self.assertRaisesRegex(ValueError, "all.jsonl:3 is no record"):
+            longreach.records(lines)
+        lines.write_text("")
+        for place in (lines, self.place / "nowhere", self.place / "nowhere.jsonl"):
+            with self.assertRaisesRegex(FileNotFoundError, place.name):
+                longreach.records(place)
+
+
 @unittest.skipUnless(PANDAS and PROGRAM, "needs pandas and the program")
 class Notebook(unittest.TestCase):
     def setUp(self):
@@ -100,8 +131,17 @@ class Notebook(unittest.TestCase):
         self.assertEqual(mistake.exception.code, 2)
         with self.assertRaisesRegex(longreach.RunError, "no such file"):
             longreach.run("nothing.toml", runs=self.place.name)
-        with self.assertRaises(FileNotFoundError):
-            longreach.frame(pathlib.Path(self.place.name) / "nowhere")
+        for name in ("--help", "-", "seeds=[9]"):
+            with self.assertRaisesRegex(longreach.RunError, "no such file"):
+                longreach.run(name, runs=self.place.name)
+
+    def test_a_program_that_is_none_is_named(self):
+        from unittest import mock
+
+        for path in ("no-such", self.place.name, __file__, sys.executable):
+            with mock.patch.dict(os.environ, {"LONGREACH": path}):
+                with self.assertRaisesRegex(longreach.RunError, "LONGREACH = /"):
+                    longreach.run("quickstart", runs=self.place.name)
 
     @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
     def test_a_figure_has_a_line_for_each_method_and_variant(self):

@@ -171,6 +171,10 @@ class Tables(unittest.TestCase):
             longreach.load(second, tables=first / "tables.safetensors")
         with self.assertRaisesRegex(TableError, "trained.16, trained.24"):
             longreach.tables.Tables(first / "tables.safetensors", "trained", 99)
+        cut = first / "cut.safetensors"
+        cut.write_bytes((first / "tables.safetensors").read_bytes()[:-9])
+        with self.assertRaisesRegex(TableError, "cut.safetensors: "):
+            longreach.load(first, tables=cut)
 
 
 if __name__ == "__main__":
