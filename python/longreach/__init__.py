@@ -58,8 +58,32 @@ def __getattr__(name):
 
 
 def records(path):
-    """All records at a path: a run's directory, a directory above, a record, or a .jsonl file."""
-    return [record for _, record in _placed(pathlib.Path(path))]
+    """All records at a path: a run's directory, a directory above, a record, or a .jsonl file. A run
+    that lies there twice is taken once; with other numbers it raises ValueError."""
+    found = {}
+    for place, record in _placed(pathlib.Path(path)):
+        numbers = _numbers(record)
+        run = (record.get("run_id"), record.get("evaluation_of"))
+        kept = found.setdefault(run, {})
+        for other, _, known in kept.values():
+            both = numbers.keys() & known.keys()
+            if any(numbers[key] != known[key] for key in both):
+                raise ValueError(f"run {run[0]} has other numbers in {other} than in {place}")
+        # One machine may have skipped what another one had the memory for.
+        experiment = record.get("experiment")
+        if experiment not in kept or len(numbers) > len(kept[experiment][2]):
+            kept[experiment] = (place, record, numbers)
+    return [record for kept in found.values() for _, record, _ in kept.values()]
+
+
+def _numbers(record):
+    """What must be the same wherever a run lies."""
+    numbers = {"status": record.get("status")}
+    for row in record.get("evals", []):
+        if row["status"] != "skipped":
+            key = (row["variant"], row.get("from_len"), row["test_len"])
+            numbers[key] = (row["status"], row["metrics"])
+    return numbers
 
 
 def _placed(path):

@@ -72,6 +72,34 @@ class Records(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
 
+    def test_a_run_that_lies_twice_is_taken_once(self):
+        def write(name, *losses, **more):
+            rows = [
+                {
+                    "variant": "trained",
+                    "test_len": length,
+                    "status": "skipped" if loss is None else "ok",
+                    "metrics": {} if loss is None else {"loss_nats": {"value": loss, "n": 1}},
+                }
+                for length, loss in zip((4, 8), losses)
+            ]
+            record = {"schema": 1, "run_id": "0a", "status": "ok", "evals": rows, **more}
+            (self.place / name).mkdir()
+            (self.place / name / "record.json").write_text(json.dumps(record))
+
+        write("a", 1.0, None)
+        write("b", 1.0, 2.0)
+        write("c", 1.0, 2.0)
+        write("d", 3.0, evaluation_of="0b")
+        write("e", 1.0, 2.0, experiment="another")
+        found = longreach.records(self.place)
+        self.assertEqual([len(record["evals"]) for record in found], [2, 2, 1])
+        self.assertEqual([row["status"] for row in found[0]["evals"]], ["ok", "ok"])
+        self.assertEqual(found[1]["experiment"], "another")
+        write("f", 1.0, 2.5)
+        with self.assertRaisesRegex(ValueError, "0a has other numbers in .*b/.* than in .*f/record"):
+            longreach.records(self.place)
+
     def test_what_is_no_record_is_refused_by_its_place(self):
         file = self.place / "record.json"
         for text, words in [
