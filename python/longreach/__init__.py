@@ -119,6 +119,20 @@ def method(record):
     return ", ".join(label["text"] for label in record["labels"])
 
 
+def part(record):
+    """What a run is for: `result`, `half` (a result again with half the steps), or `sweep` (of
+    `[select]`, scored on other rows)."""
+    if record["spec"]["eval"].get("rows") == "selection":
+        return "sweep"
+    return "half" if record.get("half_of") else "result"
+
+
+def test_len(evaluation):
+    """The test length: a number, or `3..7` where each row has a length in this range."""
+    longest = evaluation["test_len"]
+    return f"{evaluation['from_len']}..{longest}" if "from_len" in evaluation else longest
+
+
 def metrics(evaluation):
     """Value and count by metric, perplexity among them where there is a loss."""
     found = dict(evaluation["metrics"])
@@ -130,8 +144,8 @@ def metrics(evaluation):
 
 
 def scores(records):
-    """One dictionary for each score: run, variant, test length, metric and value. Perplexity is
-    derived from the loss."""
+    """One dictionary for each score: run, part, variant, test length, metric and value. Perplexity
+    is derived from the loss."""
     rows = []
     for record in records:
         for evaluation in record["evals"]:
@@ -142,9 +156,10 @@ def scores(records):
                         "experiment": record["experiment"],
                         "method": method(record),
                         "seed": record["seed"],
+                        "part": part(record),
                         "train_len": record["task"]["train_len"],
                         "variant": evaluation["variant"],
-                        "test_len": evaluation["test_len"],
+                        "test_len": test_len(evaluation),
                         "metric": name,
                         "value": metric["value"],
                     }

@@ -3,7 +3,8 @@
     import longreach
 
     frame = longreach.run("quickstart", seeds=[0, 1], train={"steps": 200})
-    frame[frame.status == "ok"].groupby(["method", "test_len"]).value.mean()
+    result = frame[(frame.part == "result") & (frame.metric == "loss_nats")]
+    result.groupby(["method", "variant", "test_len"]).value.mean()
     frame.plot()                                           # perplexity by test length
 
 `run` needs the program, `frame` pandas, and `plot` matplotlib too.
@@ -22,7 +23,7 @@ from typing import Any, Iterator, Optional, Union
 
 import pandas
 
-from . import method, metrics, records
+from . import method, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
 
 Place = Union[str, "os.PathLike[str]"]
@@ -102,11 +103,12 @@ def run(
 def frame(place: Place) -> "Frame":
     """The scores of a run, of a directory of runs, or of a file of records, as a DataFrame.
 
-    One row for each score: `run_id`, `experiment`, `method`, `seed`, `variant` (the encoding at test
-    time, `trained` for the one of the training), `train_len` and `test_len` (in the unit of the
-    task), `metric`, `value`, `n` (what it was averaged over), `status` (`ok`, or why there is no
-    number, with `reason`), `half` (a run with half the steps), and every key of the run's task,
-    model and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
+    One row for each score: `run_id`, `experiment`, `method`, `seed`, `part` (`result`; `half`, a
+    result again with half the steps; `sweep`, of `[select]`, scored on other rows), `variant` (the
+    encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
+    the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value`, `n` (what it
+    was averaged over), `status` (`ok`, or why there is no number, with `reason`), and every key of
+    the run's task, model and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
 
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.
@@ -117,7 +119,8 @@ def frame(place: Place) -> "Frame":
 def draw(
     frame: pandas.DataFrame, metric: Optional[str] = None, *, by: str = "method", ax: Any = None
 ) -> Any:
-    """Draws a metric by test length: one line for each method and variant, means over seeds.
+    """Draws a metric of the results by test length: one line for each method and variant, means
+    over seeds. Ranges of lengths are left out.
 
     `metric` is perplexity, or the first that the frame has. `by` is the column that tells lines
     apart. Losses and perplexities are averaged in nats. Dots are single seeds. The dotted line is
@@ -131,7 +134,11 @@ def draw(
     metric = metric or next((name for name in FIRST if name in found), found[0])
     if metric not in found:
         raise ValueError(f"no metric {metric!r}; there are: {', '.join(found)}")
-    rows = frame[(frame.metric == metric) & ~frame.half]
+    ranges = frame.test_len.map(lambda length: isinstance(length, str))
+    rows = frame[(frame.metric == metric) & (frame.part == "result") & ~ranges]
+    if rows.empty:
+        raise ValueError(f"no {metric} of a result at a single length to draw")
+    rows = rows.assign(test_len=rows.test_len.astype(int))
     if ax is None:
         _, ax = pyplot.subplots(figsize=(7, 4.2))
     into, back = (math.log, math.exp) if metric == "perplexity" else (float, float)
@@ -172,14 +179,14 @@ def _rows(found: list) -> Iterator[dict]:
             "experiment": record["experiment"],
             "method": method(record),
             "seed": record["seed"],
-            "half": record.get("half_of") is not None,
+            "part": part(record),
         }
         lengths = {"train_len": record["task"]["train_len"]}
         none = {"metric": None, "value": math.nan, "n": 0}
         if not record["evals"]:
             yield {**base, **none, **lengths, "status": record["status"], "reason": None, **config}
         for each in record["evals"]:
-            lengths["test_len"] = each["test_len"]
+            lengths["test_len"] = test_len(each)
             about = {"variant": each["variant"], **lengths}
             end = {"status": each["status"], "reason": each.get("reason"), **config}
             scored = metrics(each)

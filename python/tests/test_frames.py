@@ -23,6 +23,17 @@ if PANDAS:
 MATPLOTLIB = PANDAS and importlib.util.find_spec("matplotlib")
 PROGRAM = os.environ.get("LONGREACH") or shutil.which("longreach")
 TINY = {"steps": 4, "batch_size": 2}
+# Rope chooses among two rates, and its result has a half.
+CHOICE = """
+name = "chosen"
+seeds = [0]
+half_seeds = [0]
+task = { kind = "copy", alphabet = 4, test_rows = 8 }
+select = { by = "loss_nats", seeds = [7], steps = 0.5, over = { "train.lr" = [1e-4, 1e-3] } }
+model = { d_model = 16, n_layers = 1, n_heads = 2, pe = { kind = "rope" } }
+train = { train_len = 4, steps = 4, batch_size = 2 }
+eval = { test_lens = [4, 8, "3..7"] }
+"""
 SHORT = {"eval.test_lens": [64, 128], "task.eval_tokens": 2048}
 
 
@@ -170,6 +181,36 @@ class Notebook(unittest.TestCase):
             with mock.patch.dict(os.environ, {"LONGREACH": path}):
                 with self.assertRaisesRegex(longreach.RunError, "LONGREACH = /"):
                     longreach.run("quickstart", runs=self.place.name)
+
+    def run_choice(self, **more):
+        config = pathlib.Path(self.place.name, "choice.toml")
+        config.write_text(CHOICE)
+        return longreach.run(config, runs=self.place.name, progress=False, **more)
+
+    def test_parts_and_ranges_of_lengths_are_told_apart(self):
+        frame = self.run_choice()
+        parts = frame.groupby("part").method.agg(set).to_dict()
+        sweep = {"rope, 0.0001", "rope, 0.001"}
+        self.assertEqual(parts, {"result": {"rope"}, "half": {"rope"}, "sweep": sweep})
+        lengths = list(frame[(frame.part == "result") & (frame.metric == "loss_nats")].test_len)
+        self.assertEqual(lengths, [4, 8, "3..7"])
+        rows = longreach.scores(longreach.records(self.place.name))
+        self.assertEqual({row["part"] for row in rows}, set(parts))
+        self.assertEqual({row["test_len"] for row in rows}, {*lengths})
+
+    @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
+    def test_a_figure_has_the_results_at_single_lengths(self):
+        import matplotlib
+
+        matplotlib.use("agg")
+        frame = self.run_choice()
+        ax = frame.plot("loss_nats")
+        drawn, at_training_length = ax.get_lines()
+        self.assertEqual((drawn.get_label(), list(drawn.get_xdata())), ("rope", [4, 8]))
+        result = frame[(frame.part == "result") & (frame.metric == "loss_nats")]
+        self.assertEqual(list(drawn.get_ydata()), list(result.value)[:2])
+        with self.assertRaisesRegex(ValueError, "of a result at a single length"):
+            frame[frame.part == "sweep"].plot()
 
     @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
     def test_a_figure_has_a_line_for_each_method_and_variant(self):
