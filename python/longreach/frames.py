@@ -60,7 +60,8 @@ def run(
     `config` is a file, or the name of a config that comes with the program. Overrides replace
     values of it: `seeds=[0, 1]`, `train={"steps": 200}`, `**{"model.pe": {"kind": "alibi"}}`. A
     dictionary with a `kind`, `axes` and `select.over` replace the whole table, any other one the
-    keys that it has. The result is `frame` of the directory of the experiment, below `runs`.
+    keys that it has. The result has the runs of this config with these overrides, those of its
+    sweep and halves too; `frame` of the directory of the experiment has all that lie there.
 
     Interrupted (Ctrl-C, or the notebook's stop), the runs save themselves, and the same call
     continues them. Raises `RunError` with what the program printed if it fails.
@@ -74,10 +75,7 @@ def run(
     # Behind `--` a config is one, whatever its name begins with.
     names = ["--", str(config), *values]
     check = [program, "check", "--json", *options, *names]
-    check = subprocess.run(check, text=True, capture_output=True)
-    if check.returncode:
-        raise RunError(check.returncode, check.stderr.strip())
-    plan = json.loads(check.stdout)
+    plan = _plan(check)
     if jobs is not None:
         options += ["--jobs", str(jobs)]
     place = pathlib.Path(runs, plan["name"])
@@ -97,7 +95,11 @@ def run(
         if process.returncode:
             said.seek(0)
             raise RunError(process.returncode, said.read().strip())
-    return frame(place)
+    if plan["chosen_by"]:
+        # Which runs the results are is known once the sweep has chosen.
+        plan = _plan(check)
+    found = (records(place / planned["run_id"]) for planned in plan["runs"])
+    return Frame(list(_rows([record for each in found for record in each])))
 
 
 def frame(place: Place) -> "Frame":
@@ -166,6 +168,13 @@ def draw(
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return ax
+
+
+def _plan(check: list) -> dict:
+    done = subprocess.run(check, text=True, capture_output=True)
+    if done.returncode:
+        raise RunError(done.returncode, done.stderr.strip())
+    return json.loads(done.stdout)
 
 
 def _rows(found: list) -> Iterator[dict]:

@@ -156,6 +156,20 @@ class Notebook(unittest.TestCase):
         # A second time nothing is trained, and the scores are the same.
         self.assertEqual(list(self.run_tiny().value), list(frame.value))
 
+    def test_a_call_gives_the_runs_of_its_own_values(self):
+        first = self.run_tiny()
+        second = self.run_tiny(train={**TINY, "steps": 5})
+        self.assertEqual(set(second["train.steps"]), {5})
+        self.assertFalse(set(first.run_id) & set(second.run_id))
+        whole = longreach.frame(self.place.name)
+        self.assertEqual(set(whole.run_id), {*first.run_id, *second.run_id})
+        # Another sweep, and the result at what it chose.
+        self.run_choice()
+        other = self.run_choice(select={"over": {"train.lr": [2e-3, 3e-3]}})
+        self.assertEqual(set(other[other.part == "sweep"]["train.lr"]), {2e-3, 3e-3})
+        self.assertLess(set(other[other.part == "result"]["train.lr"]), {2e-3, 3e-3})
+        self.assertEqual(other[other.part != "sweep"].run_id.nunique(), 2)
+
     def test_what_has_no_number_is_a_row_that_says_why(self):
         axes = {"model.pe": [{"kind": "learned", "max_position": 64}]}
         frame = self.run_tiny(axes=axes, **{"eval.variants": []})
