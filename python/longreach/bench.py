@@ -54,9 +54,14 @@ def run(
     """
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
         raise BenchError(f"PyTorch {torch.__version__} is too old; 2.0 or newer is needed")
-    seeds, program = list(seeds), Program(config, overrides)
+    checks.check_class(encoding)
+    try:
+        seeds = list(seeds)
+    except TypeError:
+        raise BenchError(f"seeds = {seeds!r}: give a list of whole numbers, [0, 1]") from None
     if not seeds or len(set(seeds)) != len(seeds):
         raise BenchError(f"seeds = {seeds}: give each seed once")
+    program = Program(config, overrides)
     choice = Choice(program, seeds)
     # The first combination stands for all in what is checked before.
     first = choice.with_values(0)
@@ -66,8 +71,8 @@ def run(
     start, weights = first.initial(NOPE, job)
     checks.check_task(start["task"])
     tokens = torch.tensor(next(first.batches(job, 1))["inputs"][:2], dtype=torch.long)
-    longest = job["test_seq_lens"][-1]
-    checks.check_encoding(encoding, _shape(spec), spec["model"], weights, tokens, longest)
+    lengths = job["test_seq_lens"]
+    checks.check_encoding(encoding, _shape(spec), spec["model"], weights, tokens, lengths)
     proof = self_check(first)
     print(proof["text"], flush=True)
 

@@ -64,6 +64,9 @@ class Checked(Encoding):
         if not fits:
             want = [size if size is not None else "any" for size in shape]
             raise BenchError(f"{name} returned shape {list(value.shape)}; expected {text} = {want}")
+        if value.dtype != torch.float32:
+            # Booleans would count as 1, doubles would turn all that follows into doubles.
+            raise BenchError(f"{name} returned {value.dtype}; expected torch.float32: .float()")
         if not torch.isfinite(value).all():
             raise BenchError(f"{name} returned NaN or infinity")
         return value
@@ -100,10 +103,14 @@ class Checked(Encoding):
         return self._optional("output_bias", value, shape, "[B, H, L, E]")
 
 
-def make(encoding: type, shape: Shape, seed: int) -> Encoding:
-    """An encoding with the values that its class draws from this seed."""
+def check_class(encoding) -> None:
+    """Refuses what is no class of an encoding."""
     if not (isinstance(encoding, type) and issubclass(encoding, Encoding)):
         raise BenchError(f"{encoding!r} is no class derived from longreach.bench.Encoding")
+
+
+def make(encoding: type, shape: Shape, seed: int) -> Encoding:
+    """An encoding with the values that its class draws from this seed."""
     torch.manual_seed(seed)
     try:
         return encoding(shape)
@@ -111,8 +118,9 @@ def make(encoding: type, shape: Shape, seed: int) -> Encoding:
         raise BenchError(f"{encoding.__name__}(shape) failed: {error}") from error
 
 
-def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, tokens, longest: int):
-    """Refuses a class that cannot be compared. `tokens` [B, L] are of the training."""
+def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, tokens, lengths: list):
+    """Refuses a class that cannot be compared. `tokens` [B, L] are of the training, `lengths` those
+    of the tests, in tokens."""
     name = encoding.__name__
     made, again = make(encoding, shape, 1), make(encoding, shape, 1)
     pairs = zip(made.parameters(), again.parameters())
@@ -121,21 +129,33 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
     model = Transformer(config, made)
     model.start_from(weights)
     model.encoding = Checked(made)
-    logits = model(tokens)
+    try:
+        logits = model(tokens)
+    except BenchError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise BenchError(f"{name} fails at {tokens.shape[1]} tokens: {what}") from error
     if not torch.equal(logits, model(tokens)):
         raise BenchError(f"{name} is not deterministic: the same tokens gave other logits")
     _check_causal(name, model, tokens, logits)
-    length = min(longest, made.max_position or longest)
+    longest = lengths[-1]
+    most = min(longest, made.max_position or longest)
     with torch.no_grad():
-        row = tokens.flatten()[:1].repeat(1, length)
-        row[0, : min(length, tokens.shape[1])] = tokens[0, :length]
+        whole = tokens.flatten()[:1].repeat(1, most)
+        whole[0, : min(most, tokens.shape[1])] = tokens[0, :most]
         try:
-            model(row)
+            model(whole)
         except (RuntimeError, IndexError) as error:
             raise BenchError(
-                f"{name} fails at the longest test length, {length} tokens: {error}. If it has no "
+                f"{name} fails at the longest test length, {most} tokens: {error}. If it has no "
                 f"more positions than it was trained on, set max_position = {tokens.shape[1]}"
             ) from error
+        # What it does may depend on the length.
+        for length in {*lengths, most}:
+            if tokens.shape[1] != length <= most:
+                row = whole[:, :length]
+                _check_causal(name, model, row, model(row), tokens.shape[1])
     logits.square().mean().backward()
     own = dict(made.named_parameters())
     if own and all(value.grad is None for value in own.values()):
@@ -143,16 +163,17 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
         raise BenchError(f"{name} has parameters that nothing trains: {frozen} got no gradient")
 
 
-def _check_causal(name: str, model, tokens, logits) -> None:
+def _check_causal(name: str, model, tokens, logits, *cuts: int) -> None:
     """Every prefix must give the same whatever follows it."""
     length = tokens.shape[1]
-    for cut in sorted({1, length // 3, length // 2, length - 1} - {0}):
+    places = {1, length // 3, length // 2, length - 1, *cuts}
+    for cut in sorted(place for place in places if 0 < place < length):
         other = tokens.clone()
         other[:, cut:] = (other[:, cut:] + 1) % int(model.embedding.shape[0])
         with torch.no_grad():
             changed = (model(other)[:, :cut] - logits[:, :cut]).abs().max().item()
         if changed > 1e-5:
             raise BenchError(
-                f"{name} looks at later tokens: changing those from position {cut} on changed "
-                f"logits before it by {changed:.1e}"
+                f"{name} looks at later tokens: of {length} tokens, changing those from position "
+                f"{cut} on changed logits before it by {changed:.1e}"
             )

@@ -68,6 +68,25 @@ if HAVE:
             return x + torch.ones(64, 1)
 
 
+    class Sometimes(bench.Encoding):
+        """Shows every query the next key, at one length."""
+
+        def transform_qk(self, layer, q, k, hidden):
+            return (q, k.roll(-1, 2)) if k.shape[2] == 128 else (q, k)
+
+    class Mask(bench.Encoding):
+        def logits_bias(self, layer, length):
+            return torch.ones(self.shape.n_heads, length, length, dtype=torch.bool)
+
+    class Double(bench.Encoding):
+        def embed(self, x):
+            return x.double()
+
+    class Raises(bench.Encoding):
+        def logits_bias(self, layer, length):
+            raise KeyError("mine")
+
+
 @unittest.skipUnless(HAVE, "needs torch and the program")
 class Bench(unittest.TestCase):
     def test_the_python_model_trains_as_the_program_does(self):
@@ -84,11 +103,22 @@ class Bench(unittest.TestCase):
             Dice: "not deterministic",
             Frozen: "nothing trains: idle",
             Short: "set max_position = 64",
+            Sometimes: "later tokens: of 128 tokens",
+            Mask: "Mask.logits_bias returned torch.bool; expected torch.float32",
+            Double: "Double.embed returned torch.float64",
+            Raises: "Raises fails at 64 tokens: KeyError: 'mine'",
             dict: "no class derived",
+            None: "None is no class derived",
         }
         for encoding, words in wrong.items():
-            with self.subTest(encoding.__name__), self.assertRaises(bench.BenchError) as caught:
+            with self.subTest(encoding), self.assertRaises(bench.BenchError) as caught:
                 bench.run(CONFIG, encoding)
+            self.assertIn(words, str(caught.exception))
+
+    def test_seeds_that_are_none_are_refused(self):
+        for seeds, words in ((3, "seeds = 3"), (None, "None"), ([0, 0], "once"), ([], "once")):
+            with self.subTest(seeds), self.assertRaises(bench.BenchError) as caught:
+                bench.run(CONFIG, bench.Encoding, seeds)
             self.assertIn(words, str(caught.exception))
 
     def test_configs_with_more_than_the_python_model_has_are_refused(self):
