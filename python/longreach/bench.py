@@ -17,6 +17,7 @@ finds them. They have no seal, and their method is named `MyEncoding (pytorch VE
 import hashlib
 import json
 import pathlib
+import platform
 from typing import Iterable, List, Optional
 
 try:
@@ -26,6 +27,7 @@ except ImportError as error:
 
 from . import checks, encodings
 from .choice import NOPE, Choice
+from .fingerprint import code_of
 from .model import Content, Encoding, Shape, Transformer
 from .program import BenchError, Program
 from .training import Trained, evaluate, train
@@ -73,11 +75,12 @@ def run(
     tokens = torch.tensor(next(first.batches(job, 1))["inputs"][:2], dtype=torch.long)
     lengths = job["test_seq_lens"]
     checks.check_encoding(encoding, _shape(spec), spec["model"], weights, tokens, lengths)
+    code = code_of(encoding)
     proof = self_check(first)
     print(proof["text"], flush=True)
 
     def make(program: Program, job: dict, selected: Optional[dict] = None) -> dict:
-        return _run(program, job, encoding, proof, runs, selected)
+        return _run(program, job, encoding, code, proof, runs, selected)
 
     chosen, selected = choice.make(make)
     if selected:
@@ -87,14 +90,16 @@ def run(
     return [make(chosen, job, selected) for job in chosen.jobs(NOPE, seeds)]
 
 
-def _run(program: Program, job: dict, encoding: type, proof: dict, runs, selected) -> dict:
+def _run(
+    program: Program, job: dict, encoding: type, code: str, proof: dict, runs, selected
+) -> dict:
     """Trains and tests one run, and writes its record."""
     start, weights = program.initial(NOPE, job)
     spec = job["job"]["spec"]
     model = Transformer(spec["model"], checks.make(encoding, _shape(spec), spec["seed"]))
     model.start_from(weights)
     trained = train(model, program, job)
-    record = _record(job, start, model, encoding, trained, proof)
+    record = _record(job, start, model, encoding, code, trained, proof)
     if selected:
         record["selected"] = selected
     if record["status"] == "ok":
@@ -139,15 +144,21 @@ def self_check(program: Program, pe: Optional[dict] = None, steps: int = SELF_CH
     return {"text": text, "losses": by_loss, "scores": by_score, "steps": steps, "pe": pe}
 
 
-def _record(job: dict, start: dict, model, encoding: type, trained: Trained, proof: dict) -> dict:
+def _record(
+    job: dict, start: dict, model, encoding: type, code: str, trained: Trained, proof: dict
+) -> dict:
     """A record of the program's layout, but for its evaluations and without a seal. `start` is the
-    record that the initial weights came with: its task is that of this run."""
+    record that the initial weights came with: its task is that of this run. `code` tells classes of
+    one name apart."""
     losses = trained.losses
     source = f"pytorch {torch.__version__}"
     spec = json.loads(json.dumps(job["job"]["spec"]))
     # The same for all seeds, so that they stay seeds of one method; numbers: self-check.json.
     passed = f"passed: {proof['pe']['kind']}, {proof['steps']} steps, {TOLERANCE:.0e}"
-    pe = {"kind": encoding.__name__, "source": source, "self_check": passed}
+    # Bytecode, which `code` is a hash of, differs between versions of Python.
+    python = ".".join(platform.python_version_tuple()[:2])
+    pe = {"kind": encoding.__name__, "source": source, "python": python, "code": code}
+    pe["self_check"] = passed
     spec["model"]["pe"] = pe
     spec["eval"]["variants"] = [{"name": "trained", "pe": [pe] * len(spec["eval"]["test_lens"])}]
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))

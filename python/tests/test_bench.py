@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -39,6 +40,7 @@ HAVE = importlib.util.find_spec("torch") and (
 if HAVE:
     import torch
 
+    import longreach
     from longreach import bench, checks, encodings
     from longreach.program import Program
 
@@ -85,6 +87,31 @@ if HAVE:
     class Raises(bench.Encoding):
         def logits_bias(self, layer, length):
             raise KeyError("mine")
+
+
+def define(source):
+    """The class `Slope` of this source, which lies in no file, as in a notebook."""
+    module = {"__name__": "notebook"}
+    exec(source, module)
+    return module["Slope"]
+
+
+SLOPE = """
+import torch
+from longreach import bench
+POWER = 1.0
+def distance(length):
+    at = torch.arange(length)
+    return (at[:, None] - at[None, :]).abs().float() ** POWER
+def make(slope):
+    class Slope(bench.Encoding):
+        factor = 1.0
+        def logits_bias(self, layer, length):
+            bias = [-slope * self.factor * distance(length) for _ in range(self.shape.n_heads)]
+            return torch.stack(bias)
+    return Slope
+Slope = make(0.1)
+"""
 
 
 @unittest.skipUnless(HAVE, "needs torch and the program")
@@ -175,6 +202,40 @@ class Bench(unittest.TestCase):
                 for name, metric in row["metrics"].items():
                     self.assertEqual(metric["n"], other["metrics"][name]["n"])
                     self.close([metric["value"]], [other["metrics"][name]["value"]])
+
+    def test_another_code_is_another_hash(self):
+        from longreach.fingerprint import code_of
+
+        first = define(SLOPE)
+        code = code_of(first)
+        self.assertRegex(code, "^[0-9a-f]{12}$")
+        for same in (SLOPE, SLOPE.replace("class", "# why\n\n    class"), "A = 1\n" + SLOPE):
+            self.assertEqual(code_of(define(same)), code)
+        changes = {
+            "make(0.1)": "make(0.2)",
+            "factor = 1.0": "factor = 2.0",
+            "POWER = 1.0": "POWER = 0.5",
+            ".abs()": ".sqrt()",
+            "-slope": "slope",
+        }
+        codes = {code_of(define(SLOPE.replace(*pair))) for pair in changes.items()}
+        self.assertEqual(len(codes - {code}), len(changes))
+        # What is set later counts.
+        first.factor = 3.0
+        self.assertNotIn(code_of(first), {code, *codes})
+        of = [encodings.of({"kind": "rope", "base": base}) for base in (10000.0, 500.0)]
+        self.assertNotEqual(*map(code_of, of))
+
+    def test_a_changed_class_replaces_nothing_and_is_another_method(self):
+        short = ["train.steps=3", "eval.test_lens=[64]", "task.eval_tokens=2048", "eval.variants=[]"]
+        with tempfile.TemporaryDirectory() as runs:
+            for slope, seeds in ((0.1, [0]), (5.0, [0, 1])):
+                code = define(SLOPE.replace("make(0.1)", f"make({slope})"))
+                bench.run(CONFIG, code, seeds, runs, short)
+            self.assertEqual(len(longreach.records(runs)), 3)
+            table = Program(CONFIG)._call("report", runs, "--out", f"{runs}/report")
+        rows = re.findall(r"Slope \(pytorch .*\) \[model.pe.code = (\w+)\]", table)
+        self.assertEqual(len(set(rows)), 2, table)
 
     def test_seeds_are_runs_of_one_method(self):
         short = ["train.steps=3", "eval.test_lens=[64, 96]", "task.eval_tokens=2048"]

@@ -1,0 +1,92 @@
+"""What an encoding's class does, as a short hash: another code is another method.
+
+The hash is of bytecode, which is what runs: a notebook or `python -c` may have no source, and a
+file may have been edited since it was imported. Comments and places of lines do not count.
+"""
+
+import dis
+import hashlib
+import inspect
+import types
+from typing import Iterator, Optional
+
+import torch
+
+from .model import Encoding
+
+
+def code_of(encoding: type) -> str:
+    """A hash of the methods and values of a class and of its bases, of the functions, classes and
+    values of their modules that they name, and of what they close over."""
+    bases = encoding.__mro__[: encoding.__mro__.index(Encoding)]
+    walk = _Walk({base.__module__ for base in bases})
+    digest = hashlib.sha256("\n".join(walk.parts("", encoding)).encode())
+    return digest.hexdigest()[:12]
+
+
+class _Walk:
+    def __init__(self, modules: set):
+        self.modules, self.seen = modules, set()
+
+    def parts(self, name: str, thing) -> Iterator[str]:
+        """Lines that change if the thing does. What is of other modules is told by its name."""
+        text = _plain(thing)
+        if text is not None:
+            yield f"{name} = {text}"
+            return
+        if isinstance(thing, property):
+            for each in (thing.fget, thing.fset):
+                yield from self.parts(name, each)
+            return
+        thing = inspect.unwrap(getattr(thing, "__func__", thing))
+        if getattr(thing, "__module__", None) not in self.modules or id(thing) in self.seen:
+            return
+        self.seen.add(id(thing))
+        if isinstance(thing, type):
+            for base in thing.__mro__:
+                if base.__module__ in self.modules:
+                    for key, value in sorted(vars(base).items()):
+                        if inspect.isroutine(value) or not key.startswith("__"):
+                            yield from self.parts(f"{base.__qualname__}.{key}", value)
+                else:
+                    yield f"{name} is a {base.__qualname__}"
+        elif isinstance(thing, types.FunctionType):
+            yield f"{name}: {_code(thing.__code__)}"
+            yield from self.parts(f"{name} defaults", thing.__defaults__)
+            yield from self.parts(f"{name} defaults", thing.__kwdefaults__)
+            cells = zip(thing.__code__.co_freevars, thing.__closure__ or ())
+            read = {key: cell.cell_contents for key, cell in cells if cell != types.CellType()}
+            read.update((key, thing.__globals__.get(key)) for key in _globals(thing.__code__))
+            for key, value in sorted(read.items()):
+                yield from self.parts(key, value)
+
+
+def _globals(code: types.CodeType) -> set:
+    names = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return names.union(*(_globals(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+def _code(code: types.CodeType) -> str:
+    constants = [
+        _code(each) if isinstance(each, types.CodeType) else _plain(each) for each in code.co_consts
+    ]
+    return f"{code.co_code.hex()} {constants} {code.co_names} {code.co_varnames}"
+
+
+def _plain(value) -> Optional[str]:
+    """A number, a text, a tensor, or a container of those; None for anything else."""
+    if value is None or value is ... or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    if hasattr(value, "tobytes") and hasattr(value, "shape"):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, dict):
+        value = [each for pair in value.items() for each in pair]
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        return None
+    inside = [_plain(each) for each in value]
+    if None in inside:
+        return None
+    return f"{type(value).__name__} {sorted(inside) if isinstance(value, (set, frozenset)) else inside}"
