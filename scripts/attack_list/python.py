@@ -55,7 +55,7 @@ def raises(box, code, kind, *says, modules=("pandas",), never=(), **more):
 @attack("notebooks", "`run` of a config with [select], then the frame", "rows of the result alone, or a column that tells those of the sweep apart; `plot` draws the two methods")
 def select_frame(box):
     box.config(CHOICE)
-    code = "import longreach\nf = longreach.run('x.toml', progress=False)\nown = f[~f.half] if 'part' not in f.columns else f[f.part == 'result']\nprint(sorted(set(own.method)), len(f.plot('loss_nats').get_lines()))"
+    code = "import longreach\nf = longreach.run('x.toml', progress=False)\nown = f[f.part == 'result']\nprint(sorted(set(own.method)), len(f.plot('loss_nats').get_lines()))"
     out = python(box, code, "pandas", "matplotlib")
     box.must("['alibi', 'rope']" in out, f"methods: {plain(out)}")
 
@@ -364,12 +364,11 @@ def bad_calls(box):
         refused(box, SLOPE, word, call=call)
 
 
-@attack("bench", "a config with half_seeds and [select], a task that is scored by answers, ranges of lengths", "BenchError that names the key")
+@attack("bench", "a config with half_seeds, an axis of two keys in select.over, ranges of lengths", "BenchError that names the key")
 def bad_configs(box):
     refused(box, SLOPE, "half_seeds", call="bench.run('x.toml', Slope, overrides=['half_seeds=[0]'])")
-    refused(box, SLOPE, "select", call="bench.run('x.toml', Slope, overrides=['select.over={ \"train.lr\" = [1e-3, 1e-2] }'])")
+    refused(box, SLOPE, "select.over", call="bench.run('x.toml', Slope, overrides=['select={ seeds = [5], over = { \"train.lr, train.batch_size\" = [[1e-3, 4], [1e-2, 2]] } }'])")
     refused(box, SLOPE, "range", call="bench.run('x.toml', Slope, overrides=['eval.test_lens=[\"8..16\"]'])")
-    refused(box, SLOPE, "copy", call="bench.run('x.toml', Slope, overrides=['task={ kind = \"copy\" }'])")
 
 
 @attack("bench", "a class named with HTML-like, accented and 300 letters; a loss that becomes NaN in step 3", "0; escaped in the report; `diverged` with its step, as another run", limit=240)
