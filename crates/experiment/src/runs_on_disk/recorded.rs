@@ -12,7 +12,7 @@ use records::store::{EVALS_DIR, record_text};
 use records::{Conflict, RecordLocation, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
@@ -224,7 +224,20 @@ impl Recorded {
         }
         let here: Vec<&(RecordLocation, RunRecord)> =
             plan.runs.iter().filter_map(|run| self.of(run)).collect();
-        let others = self.runs.len().saturating_sub(here.len());
+        // The sweep and the result of one config are told apart, and count as its own.
+        let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
+        let results = plan.selection.iter().flat_map(|swept| &swept.methods);
+        let results = results.flat_map(|method| &method.tried);
+        let results = results.flat_map(|tried| &tried.runs);
+        let ours: BTreeSet<&str> = plan
+            .runs
+            .iter()
+            .chain(swept)
+            .chain(results)
+            .filter(|run| self.of(run).is_some())
+            .map(|run| run.job.run_id.as_str())
+            .collect();
+        let others = self.runs.len().saturating_sub(ours.len());
         let others = match others {
             0 => String::new(),
             n => format!("; {} not of this config", count(n, "run")),

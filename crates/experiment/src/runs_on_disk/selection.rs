@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
+use tasks::Rows;
 
 /// Names in a list of possible ones.
 const MAX_LISTED: usize = 10;
@@ -150,7 +151,30 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
             count(unfinished.len(), "run")
         ));
     }
-    Ok(recorded)
+    Ok(results(recorded, path, note))
+}
+
+/// The runs of the result, where there are any. Those of the sweep of `[select]` and of half the
+/// steps are scored on other rows, or at one length alone, and nothing reads more of them.
+fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> Vec<PathBuf> {
+    let is_result = |run: &PathBuf| {
+        let job = read_job(run);
+        job.map_or(true, |job| {
+            job.half_of.is_none() && job.spec.eval.rows == Rows::Test
+        })
+    };
+    let (results, others): (Vec<PathBuf>, Vec<PathBuf>) = recorded.into_iter().partition(is_result);
+    if results.is_empty() {
+        return others;
+    }
+    if !others.is_empty() {
+        note(&format!(
+            "note: {}: {} of its sweep or of half the steps left out; name them to take them",
+            path.display(),
+            count(others.len(), "run")
+        ));
+    }
+    results
 }
 
 /// The run whose id begins with the last part of a path.

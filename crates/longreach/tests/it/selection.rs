@@ -210,7 +210,24 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
         .arg(&runs)
         .args(["--lengths", "16"])
         .output();
-    assert!(eval.unwrap().status.success());
+    let told = eval.unwrap();
+    assert!(told.status.success());
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.contains("14 runs of its sweep or of half the steps left out"),
+        "{told}"
+    );
+    assert_eq!(halves(), before);
+    // A half by its own name, which no table has.
+    let is_half = |record: &RunRecord| record.half_of.is_some();
+    let half = records(&scratch).into_iter().find(is_half).unwrap();
+    let mut eval = crate::common::longreach();
+    let eval = eval
+        .arg("eval")
+        .arg(runs.join(half.run_id))
+        .args(["--lengths", "16"]);
+    // There is no table of halves alone; the evaluation is recorded.
+    assert_eq!(eval.output().unwrap().status.code(), Some(3));
     assert_eq!(halves(), before);
 }
 
