@@ -113,16 +113,24 @@ def _run(
     return record
 
 
-def self_check(program: Program, pe: Optional[dict] = None, steps: int = SELF_CHECK_STEPS) -> dict:
+def self_check(
+    program: Program,
+    pe: Optional[dict] = None,
+    steps: int = SELF_CHECK_STEPS,
+    encoding: Optional[type] = None,
+) -> dict:
     """Trains an encoding of the program with it and with the Python model, for some steps of its
     config: the largest relative differences of losses and score. Raises `BenchError` where they
-    pass TOLERANCE: this machine's PyTorch then computes something else."""
+    pass TOLERANCE: this machine's PyTorch then computes something else. `encoding` is a class that
+    is compared with `pe`, with the parameters of the program by name and shape; without it, the
+    class in `longreach.encodings` is taken."""
     pe = pe or {"kind": "rope"}
     short = program.short(steps, program.jobs(pe, [0])[0]["job"]["spec"])
     job = short.jobs(pe, [0])[0]
     [(record, theirs, weights)] = short.trained(pe, [0])
     spec = job["job"]["spec"]
-    model = Transformer(spec["model"], checks.make(encodings.of(spec["model"]["pe"]), _shape(spec), 0))
+    encoding = encoding or encodings.of(spec["model"]["pe"])
+    model = Transformer(spec["model"], checks.make(encoding, _shape(spec), 0))
     model.start_from(weights)
     ours = train(model, short, job).losses
     by_loss = max(abs(a / b - 1.0) for a, b in zip(ours, theirs))
