@@ -224,7 +224,7 @@ def same_logits(box):
         python(box, code, "torch", "numpy", "safetensors", says=["same"])
 
 
-@attack("tables in PyTorch", "more tokens than the tables have, a length and a variant that they lack, tables of another run, a file that is cut, empty, not there, of weights", "TableError or an error that names the file; never logits")
+@attack("tables in PyTorch", "more tokens than the tables have, a length and a variant that they lack, tables of another run, a file that is cut, empty, not there, of weights", "TableError or an error that names the file; never logits", limit=240)
 def wrong_tables(box):
     run = trained(box, '{ kind = "kerple" }')
     box.lr("export", str(run), "--format", "tables", "--out", "t.safetensors", "--lengths", "8", allowed=(0,))
