@@ -204,7 +204,10 @@ fn models_without_a_rotation_and_files_that_are_none() {
         assert_eq!(with(config).unwrap().pe, pe);
     }
     let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
-    assert!(spiral.contains("`spiral`"), "{spiral}");
+    assert!(
+        spiral.contains("`spiral`") && spiral.contains("allowed: default"),
+        "{spiral}"
+    );
     let no_factor = with(json!({"rope_scaling": {"rope_type": "linear"}})).unwrap_err();
     assert!(no_factor.contains("no `factor`"), "{no_factor}");
     assert!(published::read(&json!([1])).is_err());
@@ -213,6 +216,31 @@ fn models_without_a_rotation_and_files_that_are_none() {
             .unwrap_err()
             .contains("hidden_size")
     );
+}
+
+#[test]
+fn a_value_of_another_type_is_not_an_absent_one() {
+    for (key, value, kind) in [
+        ("rope_theta", json!("x"), "a number above 0"),
+        ("rope_theta", json!(0), "a number above 0"),
+        ("num_attention_heads", json!(0), "a whole number above 0"),
+        ("head_dim", json!(0), "a whole number above 0"),
+        ("sliding_window", json!(4.5), "a whole number"),
+        ("alibi", json!("true"), "true or false"),
+        ("rope_scaling", json!([4]), "a table"),
+    ] {
+        let mut config =
+            json!({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2});
+        config[key] = value.clone();
+        let problem = format!("has `{key}` = {value}, which is not {kind}");
+        assert_eq!(published::read(&config), Err(problem));
+        config[key] = Value::Null;
+        for table in ["rope_scaling", "rope_parameters"] {
+            config[table] = json!({"full_attention": {"factor": "4"}, "rope_type": "linear"});
+            let error = published::read(&config).unwrap_err();
+            assert!(error.contains("has `factor` = \"4\""), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -249,13 +277,13 @@ fn inspect_reads_the_file_of_a_model() {
         "{}",
         stdout(&output)
     );
-    for (text, says) in [
-        ("{", "is no JSON"),
-        ("[1]", "is no JSON object"),
-        ("{}", "hidden_size"),
+    for (text, code, says) in [
+        ("{", 3, "is no JSON"),
+        ("[1]", 2, "is no JSON object"),
+        ("{}", 2, "hidden_size"),
     ] {
         let output = run(text, &[]);
-        exits(&output, 2);
+        exits(&output, code);
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
     let output = run(&llama, &["rope"]);
