@@ -3,9 +3,10 @@
 //! Sizes and splits are those that are published or that were measured on the files: text8 has
 //! 100,000,000 bytes and 17,005,207 words, enwik8 10^8 bytes (Mahoney, "About the test data"); both
 //! are split 90, 5 and 5 MB (Al-Rfou et al., arXiv 1808.04444). The tokens of WikiText, line ends
-//! among them, are those of table 1 of Merity et al. (arXiv 1609.07843). Tiny Shakespeare is cut at
-//! nine tenths, as in nanoGPT. BLAKE3 hashes were taken of the files; a file without one is checked
-//! by its size or its tokens alone.
+//! among them, are those of table 1 of Merity et al. (arXiv 1609.07843). enwik8 begins as an export
+//! of MediaWiki, which tells it from text8. Tiny Shakespeare is cut at nine tenths, as in nanoGPT.
+//! BLAKE3 hashes were taken of the files; a file without one is checked by its size, its tokens or
+//! its first bytes alone.
 
 use super::origin::CorpusKind;
 use super::parts::{Part, Reader, Splits};
@@ -33,6 +34,8 @@ struct File {
     /// Words between white space, and line ends.
     tokens: Option<u64>,
     blake3: Option<&'static str>,
+    /// Its first bytes.
+    start: &'static [u8],
 }
 
 const WHOLE: File = File {
@@ -41,6 +44,7 @@ const WHOLE: File = File {
     bytes: None,
     tokens: None,
     blake3: None,
+    start: b"",
 };
 
 const WIKITEXT: &str = "the WikiText pages of Salesforce Research, as words (`wiki.*.tokens`)";
@@ -66,6 +70,7 @@ const fn wikitext(
             bytes: valid.0,
             tokens: Some(217_646),
             blake3: valid.1,
+            ..WHOLE
         },
         File {
             name: "wiki.test.tokens",
@@ -73,6 +78,7 @@ const fn wikitext(
             bytes: test.0,
             tokens: Some(245_569),
             blake3: test.1,
+            ..WHOLE
         },
     ]
 }
@@ -95,6 +101,7 @@ static ENWIK8: Published = Published {
     files: &[File {
         name: "enwik8",
         bytes: Some(100_000_000),
+        start: b"<mediawiki ",
         ..WHOLE
     }],
     ends: &[90_000_000, 95_000_000],
@@ -149,21 +156,21 @@ pub(super) fn get(corpus: CorpusKind) -> Option<&'static Published> {
 }
 
 /// What a file is: bytes, tokens, hash.
-struct Measured {
-    bytes: usize,
+struct Measured<'a> {
+    text: &'a [u8],
     tokens: u64,
     blake3: String,
 }
 
-impl Measured {
-    fn of(text: &[u8]) -> Self {
+impl<'a> Measured<'a> {
+    fn of(text: &'a [u8]) -> Self {
         let is_space = |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r');
         let words = text
             .split(|byte| is_space(*byte))
             .filter(|word| !word.is_empty());
         let lines = text.iter().filter(|byte| **byte == b'\n');
         Self {
-            bytes: text.len(),
+            text,
             tokens: (words.count() + lines.count()) as u64,
             blake3: blake3::hash(text).to_hex().to_string(),
         }
@@ -171,14 +178,17 @@ impl Measured {
 
     /// What a published file is known to be, and the same of this one, if they differ.
     fn differs(&self, file: &File) -> Option<[String; 2]> {
-        let is_same = file.bytes.is_none_or(|bytes| bytes == self.bytes)
+        let is_same = file.bytes.is_none_or(|bytes| bytes == self.text.len())
+            && self.text.starts_with(file.start)
             && file.tokens.is_none_or(|tokens| tokens == self.tokens)
             && file.blake3.is_none_or(|hash| hash == self.blake3);
         if is_same {
             return None;
         }
-        let words = |bytes: Option<usize>, tokens: Option<u64>, hash: Option<&str>| {
+        let words = |start, bytes: Option<usize>, tokens: Option<u64>, hash: Option<&str>| {
+            let start = String::from_utf8_lossy(start);
             let known = [
+                (!start.is_empty()).then(|| format!("{start:?} in front")),
                 bytes.map(|bytes| format!("{bytes} bytes")),
                 tokens.map(|tokens| format!("{tokens} words and line ends")),
                 hash.map(|hash| format!("BLAKE3 {hash}")),
@@ -186,9 +196,10 @@ impl Measured {
             known.into_iter().flatten().collect::<Vec<_>>().join(", ")
         };
         Some([
-            words(file.bytes, file.tokens, file.blake3),
+            words(file.start, file.bytes, file.tokens, file.blake3),
             words(
-                Some(self.bytes),
+                &self.text[..file.start.len().min(self.text.len())],
+                Some(self.text.len()),
                 file.tokens.map(|_| self.tokens),
                 Some(&self.blake3),
             ),
@@ -432,6 +443,21 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn text8_is_not_enwik8() {
+        let known = |text: &'static str| File {
+            bytes: Some(text.len()),
+            start: b"<mediawiki ",
+            ..WHOLE
+        };
+        let differs = |text: &'static str| Measured::of(text.as_bytes()).differs(&known(text));
+        assert_eq!(differs("<mediawiki xmlns"), None);
+        let [published, found] = differs(" anarchism originated").expect("another file");
+        assert_eq!(published, "\"<mediawiki \" in front, 21 bytes");
+        assert!(found.starts_with("\" anarchism \" in front, 21 bytes, BLAKE3 "));
+        assert_eq!(ENWIK8.files[0].start, b"<mediawiki ");
     }
 
     #[test]
