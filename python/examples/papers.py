@@ -1,7 +1,7 @@
 """Encodings of three recent papers, written from their authors' PyTorch code for `longreach.bench`.
 
-The program has all three. scripts/bench-proof and python/tests/test_papers.py train both and compare
-the records. To start from the same weights, parameters have the names and the layout of the
+The program has all three. `scripts/bench-proof --papers` and python/tests/test_papers.py compare the
+losses and scores. To start from the same weights, parameters have the names and the layout of the
 program's (`x @ W`); a class of your own may name them freely.
 
     from longreach import bench

@@ -295,6 +295,13 @@ fn every_config_and_fragment_of_the_documents_plans() {
             std::fs::write(scratch.path().join(file), &lines).unwrap();
         }
     }
+    // What those on texts and token ids read.
+    for name in ["train.txt", "validation.txt"] {
+        std::fs::write(scratch.path().join(name), "a text of words\n".repeat(64)).unwrap();
+    }
+    for name in ["fineweb_train_1.bin", "fineweb_val_1.bin"] {
+        std::fs::write(scratch.path().join(name), [1, 0].repeat(1024)).unwrap();
+    }
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for (name, text) in documents() {
         for block in blocks(&text, "toml") {
