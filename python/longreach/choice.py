@@ -20,13 +20,16 @@ class Choice:
         self.tried: List[dict] = []
         for job in self.jobs:
             values = [each for each in job["job"]["labels"] if each["key"] != "model.pe"]
-            if any("," in each["key"] for each in values):
-                raise BenchError("select.over: bench takes single keys, not several as one")
             if not self.tried or self.tried[-1]["values"] != values:
                 self.tried.append({"values": values, "jobs": []})
             self.tried[-1]["jobs"].append(job)
         if self.by is not None:
             check_metric(self.by, "select.by")
+        for at, tried in enumerate(self.tried):
+            # Of several keys as one, the program labels those that tell the entries apart.
+            result = self.with_values(at).jobs(NOPE, seeds[:1])[0]
+            if _settings(result) != _settings(tried["jobs"][0]):
+                raise BenchError("select.over: bench takes single keys, not several as one")
 
     def with_values(self, candidate: int) -> Program:
         """The program at the values of a combination; as it is without `[select]`."""
@@ -65,6 +68,14 @@ class Choice:
             "chosen": chosen,
         }
         return self.with_values(chosen), selected
+
+
+def _settings(job: dict) -> list:
+    """What a run of the sweep shares with its result."""
+    spec = job["job"]["spec"]
+    shorter = ("steps", "warmup_steps")
+    train = {key: value for key, value in spec["train"].items() if key not in shorter}
+    return [spec["model"], train]
 
 
 def _mean(values: list) -> float:

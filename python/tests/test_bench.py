@@ -162,6 +162,12 @@ class Bench(unittest.TestCase):
             self.assertIn(words, str(caught.exception))
         with self.assertRaises(bench.BenchError):
             bench.run("no-such.toml", bench.Encoding)
+        pairs = 'select.over={ "train.lr, train.batch_size" = [[1e-3, 16], [3e-3, 8]] }'
+        with tempfile.TemporaryDirectory() as place, self.assertRaises(bench.BenchError) as caught:
+            config = pathlib.Path(place, "copy.toml")
+            config.write_text(COPY, encoding="utf-8")
+            bench.run(config, bench.Encoding, runs=place, overrides=[pairs])
+        self.assertIn("select.over: bench takes single keys", str(caught.exception))
         for task in ("accuracy_of_the_first", "bits_per_byte"):
             with self.assertRaises(bench.BenchError) as caught:
                 checks.check_task({"kind": "mine", "primary_metric": task})
