@@ -127,6 +127,13 @@ fn check_types(table: &Map<String, Value>) -> Result<(), String> {
         .try_for_each(check_types)
 }
 
+fn unknown_rotation(kind: &str) -> String {
+    format!(
+        "has the rotation `{kind}`, which is not here\n   = allowed: default, mrope, linear, \
+         dynamic, yarn, deepseek_yarn, longrope, su, llama3, proportional"
+    )
+}
+
 /// Reads a `config.json`.
 ///
 /// # Errors
@@ -426,12 +433,7 @@ impl Model<'_> {
                 }
                 Some(_) => return Err("has a proportional scaling with a factor".to_owned()),
             },
-            other => {
-                return Err(format!(
-                    "has the rotation `{other}`, which is not here\n   = allowed: default, mrope, \
-                     linear, dynamic, yarn, deepseek_yarn, longrope, su, llama3, proportional"
-                ));
-            }
+            other => return Err(unknown_rotation(other)),
         };
         let mut out = json!({"kind": here, "factor": factor.ok_or("has no `factor`")?});
         if here != "linear" {
