@@ -19,7 +19,9 @@ pub mod spec;
 
 use plan::mistakes::Mistakes;
 use plan::planned::Plan;
-use std::path::Path;
+use runs_on_disk::recorded::Recorded;
+use std::path::{Path, PathBuf};
+use support::exit::Failure;
 
 /// Reads, expands, checks and resolves a config. Nothing is written and nothing trained.
 ///
@@ -28,4 +30,13 @@ use std::path::Path;
 /// Its mistakes, each with its place: all that do not follow from others.
 pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
     plan::planner::plan(path, overrides, runs_on_disk::files::runs_of_seed)
+}
+
+/// Reads files of records whose runs count as done.
+///
+/// # Errors
+///
+/// As [`Recorded::read`].
+pub fn recorded(files: &[PathBuf]) -> Result<Recorded, Failure> {
+    Recorded::read(files, run::numbers::problem_of)
 }

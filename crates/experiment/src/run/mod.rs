@@ -6,6 +6,7 @@ pub mod evaluate;
 pub mod greedy;
 pub mod member;
 pub mod model;
+pub mod numbers;
 pub mod optimizer;
 pub mod parameters;
 pub mod protocol;

@@ -2,41 +2,48 @@
 //!
 //! That is: which rows, which metrics, over how many items, and what follows from the spec alone.
 
-use super::Subject;
-use experiment::run::record::task_facts;
-use experiment::run::test_rows::TestRows;
-use experiment::spec::RunSpec;
-use experiment::spec::blocks::Blocks;
-use experiment::spec::scores::metric_names;
-use experiment::spec::scores::unsupported;
+use crate::run::record::task_facts;
+use crate::run::step_scores::check_stop_scores;
+use crate::run::task::build_task;
+use crate::run::test_rows::TestRows;
+use crate::spec::blocks::Blocks;
+use crate::spec::scores::{metric_names, unsupported};
+use crate::spec::{Job, RunSpec};
 use records::RunRecord;
 use records::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
 use records::record::{EvalRow, EvalStatus, RunStatus};
 use rundir::Weights;
 use schema::text::one_line;
+use support::exit::Failure;
 use tasks::Task;
 
 /// What is wrong with numbers, and what is worth a note.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
-    pub(super) wrong: Vec<String>,
-    pub(super) notes: Vec<String>,
+pub struct Numbers {
+    /// What is wrong.
+    pub wrong: Vec<String>,
+    /// What may be.
+    pub notes: Vec<String>,
 }
 
 /// Whether this build made a record: only then must texts and last digits be the same.
-pub(super) fn is_of_this_build(record: &RunRecord) -> bool {
+pub fn is_of_this_build(record: &RunRecord) -> bool {
     let environment = &record.environment;
     environment.commit == support::build::COMMIT && environment.version == support::build::VERSION
 }
 
-/// Checks the record of a run.
-pub(super) fn check(run: &Subject<'_>, task: &dyn Task, weights: Option<&Weights>) -> Numbers {
-    let Subject { job, record, .. } = run;
-    let spec = &job.spec;
+/// Checks the record of a run against the spec of its job, and its weights if they are there.
+pub fn check(
+    record: &RunRecord,
+    spec: &RunSpec,
+    task: &dyn Task,
+    weights: Option<&Weights>,
+) -> Numbers {
     let mut found = Numbers {
         wrong: rows(&record.evals, spec, task),
         notes: Vec::new(),
     };
+    found.wrong.extend(steps(record, spec));
     found.wrong.extend(while_training(record, spec, task));
     // A training that diverged may have ended under the encoding of an earlier stage.
     let last = spec.encoding_at(record.train.steps.min(spec.train.steps.saturating_sub(1)));
@@ -87,6 +94,42 @@ pub(super) fn check(run: &Subject<'_>, task: &dyn Task, weights: Option<&Weights
     found
 }
 
+/// Checks that the training has the steps that were planned, or ended once it had learned.
+fn steps(record: &RunRecord, spec: &RunSpec) -> Vec<String> {
+    let (train, planned) = (&record.train, spec.train.steps);
+    let last = train.stop_scores.last();
+    let last = last.filter(|at| at.step == train.steps);
+    let stop = spec.train.stop.as_ref().zip(last);
+    let learned = stop.is_some_and(|(stop, last)| stop.is_met(last.value));
+    let has_all = train.steps == planned || learned || record.status == RunStatus::Diverged;
+    let curve = train.loss_curve.last().map_or(0, |point| point.step);
+    let problems = [
+        check_stop_scores(spec, &train.stop_scores, train.steps)
+            .err()
+            .map(|problem| problem.to_string()),
+        (!has_all).then(|| {
+            let held = train.steps;
+            format!("the record holds {held} steps, its spec asks for {planned}")
+        }),
+        (curve != train.steps).then(|| {
+            let held = train.steps;
+            format!("the loss curve of the record ends at step {curve}, its training at {held}")
+        }),
+    ];
+    problems.into_iter().flatten().collect()
+}
+
+/// The first problem of a record as that of a job, without its weights.
+///
+/// # Errors
+///
+/// If the task of the job cannot be built.
+pub fn problem_of(job: &Job, record: &RunRecord) -> Result<Option<String>, Failure> {
+    let task = build_task(job, &job.spec.eval.test_lens)?;
+    let found = check(record, &job.spec, task.as_ref(), None);
+    Ok(found.wrong.into_iter().next())
+}
+
 /// Checks the scores while training: their steps, and their rows as those of an evaluation.
 fn while_training(record: &RunRecord, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let scores = &record.train.scores;
@@ -114,7 +157,7 @@ fn while_training(record: &RunRecord, spec: &RunSpec, task: &dyn Task) -> Option
 }
 
 /// Checks that rows are those of a spec, each with numbers that its test can give.
-pub(super) fn rows(rows: &[EvalRow], spec: &RunSpec, task: &dyn Task) -> Vec<String> {
+pub fn rows(rows: &[EvalRow], spec: &RunSpec, task: &dyn Task) -> Vec<String> {
     let eval = &spec.eval;
     let planned: Vec<(&str, usize)> = eval
         .variants

@@ -6,6 +6,7 @@ use crate::runs_on_disk::files::{
     self, ERROR_FILE, JOB_FILE, RECORD_FILE, WEIGHTS_FILE, refuse_link, run_dir, write_record,
 };
 use crate::runs_on_disk::integrity::contradiction;
+use crate::spec::Job;
 use records::compare::disagreement;
 use records::record::EvalStatus;
 use records::store::{EVALS_DIR, record_text};
@@ -45,10 +46,14 @@ pub fn origin(directory: &Path) -> Option<String> {
     Some(format!("{}{line}", origin.file))
 }
 
+/// What is wrong with the numbers of a record, as that of a job.
+pub type ProblemOf = fn(&Job, &RunRecord) -> Result<Option<String>, Failure>;
+
 /// The records of some files, by run.
 #[derive(Debug, Default)]
 pub struct Recorded {
     files: Vec<PathBuf>,
+    numbers: Option<ProblemOf>,
     /// Trainings by run id. A run may be part of several experiments.
     runs: BTreeMap<String, Vec<(RecordLocation, RunRecord)>>,
     /// Later evaluations, by the id of the run whose weights they are of.
@@ -56,16 +61,18 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads files as `longreach gather` writes them, or records of single runs.
+    /// Reads files as `longreach gather` writes them, or records of single runs. `numbers` checks
+    /// records without a seal.
     ///
     /// # Errors
     ///
     /// [`Exit::Input`] if a file cannot be read or holds no record, if a line is no record of this
     /// version, if a record does not match its seal, or if a run is recorded twice with different
     /// numbers. The message names file and line.
-    pub fn read(files: &[PathBuf]) -> Result<Self, Failure> {
+    pub fn read(files: &[PathBuf], numbers: ProblemOf) -> Result<Self, Failure> {
         let mut recorded = Self {
             files: files.to_vec(),
+            numbers: Some(numbers),
             ..Self::default()
         };
         for file in files {
@@ -135,16 +142,22 @@ impl Recorded {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] for a record with the spec of another run, for later evaluations of other
-    /// weights, and for a run that its directory holds with other numbers.
+    /// [`Exit::Input`] for a record with the spec of another run, for one without a seal whose
+    /// numbers are not those that the spec asks for, for later evaluations of other weights, and
+    /// for a run that its directory holds with other numbers.
     pub fn check(&self, plan: &Plan, runs: &Path) -> Result<(), Failure> {
         for run in &plan.runs {
             let Some((place, record)) = self.of(run) else {
                 continue;
             };
-            if let Some(why) = contradiction(record) {
+            let mut why = contradiction(record);
+            // What a seal holds together was written by the program.
+            if let (None, None, Some(problem_of)) = (&why, &record.seal, self.numbers) {
+                why = problem_of(&run.job, record)?;
+            }
+            if let Some(why) = why {
                 let problem = format!(
-                    "{place}: the record of run {} was edited: {why}",
+                    "{place}: the record of run {} is none that its training gives: {why}",
                     record.run_id
                 );
                 let help = "take the file as it was written, or remove the line: its run is then \

@@ -9,7 +9,6 @@ use experiment::plan::memory::{self, Memory, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
 use experiment::runs_on_disk::integrity::{integrity_notes, unsealed_note};
-use experiment::runs_on_disk::recorded::Recorded;
 use records::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -58,7 +57,7 @@ const EXAMPLES: &str = r#"Examples:
 /// Those of planning.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
-    let recorded = Recorded::read(&arguments.recorded)?;
+    let recorded = experiment::recorded(&arguments.recorded)?;
     recorded.check(&plan, &arguments.runs)?;
     let by = plan.chosen_by().map(str::to_owned);
     let swept = plan.selection.iter().flat_map(|swept| &swept.runs);

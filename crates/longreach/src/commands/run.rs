@@ -104,7 +104,7 @@ Runs that are recorded with the same resolved config are skipped."#;
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     console::notes(&plan.notes);
-    let recorded = Recorded::read(&arguments.recorded)?;
+    let recorded = experiment::recorded(&arguments.recorded)?;
     // A device that does not work is refused once, before any worker starts.
     let device = device::open(&arguments.device)?;
     let options = Options {

@@ -7,7 +7,6 @@ use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
 use experiment::plan::planner::Plan;
 use experiment::run::protocol::CheckpointEvery;
-use experiment::runs_on_disk::recorded::Recorded;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
@@ -162,7 +161,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         scheduler,
         per_task: arguments.runs_per_task,
         overrides: arguments.overrides.clone(),
-        recorded: Recorded::read(&arguments.recorded)?,
+        recorded: experiment::recorded(&arguments.recorded)?,
         how,
     };
     let submitted = submit(&plan, request)?;

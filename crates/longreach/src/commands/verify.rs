@@ -4,13 +4,13 @@
 mod evaluations;
 mod identity;
 mod log;
-mod numbers;
 mod recompute;
 
 use crate::commands::completions;
 use clap_complete::engine::ArgValueCandidates;
 use experiment::device::{self, DeviceName};
 use experiment::plan::memory::MemoryLimit;
+use experiment::run::numbers;
 use experiment::run::task::build_task;
 use experiment::runs_on_disk::changes;
 use experiment::runs_on_disk::files::{
@@ -200,7 +200,7 @@ fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
     if copied.is_none() {
         findings.add("step log", log::check(&run, Some(task.as_ref())));
     }
-    let numbers = numbers::check(&run, task.as_ref(), weights.as_ref().ok());
+    let numbers = numbers::check(&record, &job.spec, task.as_ref(), weights.as_ref().ok());
     findings.add("numbers", numbers.wrong);
     findings.notes.extend(numbers.notes);
     if task.corpus().is_some() {

@@ -289,6 +289,53 @@ fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
 }
 
 #[test]
+fn records_without_a_seal_have_the_numbers_of_the_plan() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let edits: [(fn(&mut Value), &str); 4] = [
+        (|record| record["evals"] = json!([]), "is not in the record"),
+        (
+            |record| record["status"] = json!("diverged"),
+            "the training diverged, and the record has scores",
+        ),
+        (
+            |record| record["evals"][0]["metrics"]["loss_nats"]["n"] = json!(999_999),
+            "is over 999999 items",
+        ),
+        (
+            |record| record["train"]["steps"] = json!(1),
+            "the record holds 1 steps, its spec asks for",
+        ),
+    ];
+    let unsealed = |edit: fn(&mut Value)| {
+        changed(&lines[0], |record| {
+            record.as_object_mut().unwrap().remove("seal");
+            edit(record);
+        })
+    };
+    for (edit, said) in edits {
+        let part = file(&there, "part.jsonl", &[unsealed(edit)]);
+        let refused = recorded(&there, "run", &[&part], &[]);
+        exits(&refused, 3);
+        let found = stderr(&refused);
+        assert!(
+            found.contains("part.jsonl:1") && found.contains(said),
+            "{found}"
+        );
+    }
+    // A copied record has no step log that would say so.
+    let part = file(&there, "part.jsonl", &lines);
+    exits(&recorded(&there, "run", &[&part], &[]), 0);
+    let run = there.runs().join("tiny").join(id(&lines[0]));
+    for (edit, said) in edits {
+        std::fs::write(run.join("record.json"), unsealed(edit)).unwrap();
+        let verified = longreach().arg("verify").arg(&run).output().unwrap();
+        exits(&verified, 1);
+        assert!(stdout(&verified).contains(said), "{}", stdout(&verified));
+    }
+}
+
+#[test]
 fn a_training_that_starts_from_a_copied_record_needs_its_weights() {
     let (_first, lines) = whole();
     let there = Scratch::with(TINY);

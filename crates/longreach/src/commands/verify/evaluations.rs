@@ -1,7 +1,7 @@
 //! The records of later evaluations of a run, in its directory.
 
-use super::numbers::rows;
 use super::{Findings, Subject};
+use experiment::run::numbers::rows;
 use experiment::run::task::build_task;
 use experiment::spec::test_lens::TestLens;
 use experiment::spec::{EvalSpec, Job, RunSpec};

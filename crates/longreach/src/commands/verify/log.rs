@@ -1,9 +1,7 @@
 //! Whether the step log holds every step, and the record agrees with it.
 
 use super::Subject;
-use experiment::run::step_scores::check_stop_scores;
 use experiment::run::train::{self, final_loss, thin};
-use experiment::spec::JOB_FILE;
 use experiment::spec::RunSpec;
 use records::record::RunStatus;
 use rundir::steplog::{self, LOG_FILE, Step};
@@ -30,21 +28,6 @@ pub(super) fn check(run: &Subject<'_>, task: Option<&dyn Task>) -> Vec<String> {
             "{LOG_FILE} holds {} steps, the record {}",
             steps.len(),
             record.train.steps
-        ));
-    }
-    let stop_scores = &record.train.stop_scores;
-    if let Err(problem) = check_stop_scores(&job.spec, stop_scores, record.train.steps) {
-        wrong.push(problem.to_string());
-    }
-    let last = stop_scores
-        .last()
-        .filter(|at| at.step == record.train.steps);
-    let stop = job.spec.train.stop.as_ref().zip(last);
-    let learned = stop.is_some_and(|(stop, last)| stop.is_met(last.value));
-    if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps && !learned {
-        wrong.push(format!(
-            "the record holds {} steps, {JOB_FILE} asks for {}",
-            record.train.steps, job.spec.train.steps
         ));
     }
     let losses: Vec<f64> = steps.iter().map(|step| step.loss_nats).collect();

@@ -5,6 +5,7 @@ use burn::tensor::Device;
 use experiment::device;
 use experiment::plan::memory::MemoryLimit;
 use experiment::run::evaluate::evaluate;
+use experiment::run::numbers::{Numbers, is_of_this_build};
 use experiment::run::protocol::{CheckpointEvery, How};
 use experiment::run::task::build_task;
 use experiment::run::worker;
@@ -23,7 +24,6 @@ use support::temporary;
 use tasks::Task;
 
 use super::evaluations;
-use super::numbers::{Numbers, is_of_this_build};
 
 /// Largest relative difference (absolute below 1) of a number that another build or another kind of
 /// device recorded: the last digits differ there.
@@ -43,13 +43,13 @@ pub(super) fn reevaluate(
     if run.record.status == RunStatus::Ok {
         let spec = &run.job.spec;
         let again = score(run.job, spec, task, weights, request)?;
-        found.compare(RECORD_FILE, run.record, &again, request);
+        compare(&mut found, RECORD_FILE, run.record, &again, request);
     }
     for (name, evaluation) in evaluations::readable(run) {
         let job = evaluation.job(run.job);
         let task = build_task(&job, &job.spec.eval.test_lens)?;
         let again = score(run.job, &job.spec, task.as_ref(), weights, request)?;
-        found.compare(&name, &evaluation.record, &again, request);
+        compare(&mut found, &name, &evaluation.record, &again, request);
     }
     Ok(found)
 }
@@ -80,41 +80,40 @@ fn score(
         })
 }
 
-impl Numbers {
-    /// Adds what differs between the rows of a record and the same, scored again.
-    fn compare(&mut self, name: &str, record: &RunRecord, again: &[EvalRow], request: &Args) {
-        let exact = is_of_this_build(record) && record.environment.device == request.device.kind;
-        let mut largest = 0.0_f64;
-        let mut differ = Vec::new();
-        for row in &record.evals {
-            let is_same =
-                |other: &&EvalRow| other.variant == row.variant && other.test_len == row.test_len;
-            let Some(other) = again.iter().find(is_same) else {
-                continue;
-            };
-            if [row.status, other.status].contains(&EvalStatus::Skipped) {
-                continue;
-            }
-            let relative = difference(row, other);
-            largest = largest.max(relative);
-            if relative > if exact { 0.0 } else { TOLERANCE } {
-                differ.push(changed(row, other));
-            }
+/// Adds what differs between the rows of a record and the same, scored again.
+fn compare(found: &mut Numbers, name: &str, record: &RunRecord, again: &[EvalRow], request: &Args) {
+    let exact = is_of_this_build(record) && record.environment.device == request.device.kind;
+    let mut largest = 0.0_f64;
+    let mut differ = Vec::new();
+    for row in &record.evals {
+        let is_same =
+            |other: &&EvalRow| other.variant == row.variant && other.test_len == row.test_len;
+        let Some(other) = again.iter().find(is_same) else {
+            continue;
+        };
+        if [row.status, other.status].contains(&EvalStatus::Skipped) {
+            continue;
         }
-        let (more, shown) = (differ.len().saturating_sub(MOST_SHOWN), differ.iter());
-        for text in shown.take(MOST_SHOWN) {
-            self.wrong.push(format!("{name}, scored again: {text}"));
+        let relative = difference(row, other);
+        largest = largest.max(relative);
+        if relative > if exact { 0.0 } else { TOLERANCE } {
+            differ.push(changed(row, other));
         }
-        if more > 0 {
-            self.wrong
-                .push(format!("{name}, scored again: {more} more rows differ"));
-        }
-        if differ.is_empty() && largest > 0.0 {
-            self.notes.push(format!(
-                "{name}: another build or device recorded it; scored again, its numbers differ by \
+    }
+    let (more, shown) = (differ.len().saturating_sub(MOST_SHOWN), differ.iter());
+    for text in shown.take(MOST_SHOWN) {
+        found.wrong.push(format!("{name}, scored again: {text}"));
+    }
+    if more > 0 {
+        found
+            .wrong
+            .push(format!("{name}, scored again: {more} more rows differ"));
+    }
+    if differ.is_empty() && largest > 0.0 {
+        found.notes.push(format!(
+            "{name}: another build or device recorded it; scored again, its numbers differ by \
                  at most {largest:.1e}"
-            ));
-        }
+        ));
     }
 }
 
