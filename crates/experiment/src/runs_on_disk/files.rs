@@ -218,6 +218,14 @@ pub fn read_job(directory: &Path) -> Result<Job, Failure> {
     Ok(job)
 }
 
+/// The record of a run that PyTorch trained for `longreach.bench`, in whose directory there is no
+/// job.
+pub fn trained_in_pytorch(directory: &Path) -> Option<RunRecord> {
+    let record = records::read_record(&directory.join(RECORD_FILE)).ok()?;
+    let is_foreign = record.environment.burn.starts_with("none: pytorch");
+    (is_foreign && !directory.join(JOB_FILE).exists()).then_some(record)
+}
+
 /// Levels below a directory of all runs: experiments, then runs.
 const DEPTH: usize = 3;
 

@@ -1,7 +1,7 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
-use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job};
+use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job, trained_in_pytorch};
 use crate::runs_on_disk::walk::{directories_in, directories_with};
 use crate::spec::{Job, RunSpec};
 use config::diagnostic::closest_first;
@@ -116,6 +116,14 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
     }
     let runs = directories_with(path, JOB_FILE);
     if runs.is_empty() {
+        let mut places = directories_in(path).unwrap_or_default();
+        places.push(path.to_owned());
+        if places.iter().any(|run| trained_in_pytorch(run).is_some()) {
+            return Err(Failure::input(format!(
+                "{place} was trained in PyTorch: this program has neither its code nor its weights\n  \
+                 = help: `longreach.bench` scores it at every length of eval.test_lens"
+            )));
+        }
         let experiments: Vec<String> = directories_in(path)
             .unwrap_or_default()
             .iter()

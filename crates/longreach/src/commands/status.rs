@@ -1,8 +1,10 @@
 //! `longreach status`: the state of runs, read only from their directories.
 
 use crate::commands::cluster_status::{self, LastAnswer};
-use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below};
-use experiment::runs_on_disk::state::{RunState, counts, counts_text, state};
+use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below, trained_in_pytorch};
+use experiment::runs_on_disk::state::{RunState, counts, counts_text, of_record, state};
+use records::RunRecord;
+use records::record::Label;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -169,7 +171,34 @@ fn without_job(run: &Path, state: RunState, note: String) -> RunLine {
     }
 }
 
+/// The line of a run that PyTorch trained.
+fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
+    let (state, step, note) = of_record(&record);
+    let steps = record
+        .spec
+        .get("train")
+        .and_then(|train| train.get("steps")?.as_u64());
+    RunLine {
+        directory: run.to_owned(),
+        name: names(&record.labels),
+        seed: record.seed,
+        state,
+        step,
+        steps: steps.unwrap_or(step),
+        note: note.or_else(|| Some("trained in PyTorch".to_owned())),
+        experiment: record.experiment,
+    }
+}
+
+fn names(labels: &[Label]) -> String {
+    let labels: Vec<&str> = labels.iter().map(|label| label.text.as_str()).collect();
+    labels.join(", ")
+}
+
 fn line(run: &Path) -> RunLine {
+    if let Some(record) = trained_in_pytorch(run) {
+        return in_pytorch(run, record);
+    }
     let job = match read_job(run) {
         Ok(job) => job,
         Err(_) if !run.join(JOB_FILE).exists() => {
@@ -179,10 +208,9 @@ fn line(run: &Path) -> RunLine {
         Err(failure) => return without_job(run, RunState::Stale, failure.message),
     };
     let (state, step, note) = state(run, &job);
-    let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
     RunLine {
         directory: run.to_owned(),
-        name: labels.join(", "),
+        name: names(&job.labels),
         seed: job.spec.seed,
         state,
         step,

@@ -14,7 +14,7 @@ use experiment::run::numbers;
 use experiment::run::task::build_task;
 use experiment::runs_on_disk::changes;
 use experiment::runs_on_disk::files::{
-    JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below,
+    JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below, trained_in_pytorch,
 };
 use experiment::runs_on_disk::recorded::origin;
 use experiment::spec::Job;
@@ -139,6 +139,9 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
 
 #[expect(clippy::too_many_lines, reason = "one check after the other")]
 fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
+    if let Some(record) = trained_in_pytorch(directory) {
+        return Ok(in_pytorch(directory, &record));
+    }
     if !directory.join(JOB_FILE).exists() {
         let problem =
             format!("{JOB_FILE} is missing; `longreach run` with its config writes it anew");
@@ -209,6 +212,19 @@ fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
     evaluations::check(&run, &mut findings);
     again(&run, weights.ok(), task.as_ref(), request, &mut findings)?;
     Ok(findings)
+}
+
+/// A run that PyTorch trained: the reader of records has held its numbers against each other.
+fn in_pytorch(directory: &Path, record: &RunRecord) -> Findings {
+    let mut findings = Findings::default();
+    let id = directory.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = id.is_empty() || id == record.run_id;
+    let renamed = (!is_named).then(|| format!("{RECORD_FILE} is of run {}", record.run_id));
+    findings.add("record", renamed.into_iter().collect());
+    let note = "trained in PyTorch by longreach.bench: it has no seal that would show an edit, and \
+                cannot be scored or trained again here";
+    findings.notes.push(note.to_owned());
+    findings
 }
 
 /// Scores and trains again, as far as it is asked for and the files allow it.

@@ -661,6 +661,41 @@ fn a_run_without_its_job_is_reported_and_mended() {
 }
 
 #[test]
+fn a_run_that_pytorch_trained_is_called_that() {
+    let (scratch, run) = one();
+    let mut record = read(&run.join("record.json"));
+    record["environment"]["burn"] = json!("none: pytorch 2.9.0");
+    record["spec"]["model"]["pe"] = json!({"kind": "Slope", "source": "pytorch 2.9.0"});
+    record["labels"][0]["text"] = json!("Slope (pytorch 2.9.0)");
+    record.as_object_mut().unwrap().remove("seal");
+    for name in ["job.json", "weights.safetensors", "steps.jsonl"] {
+        std::fs::remove_file(run.join(name)).unwrap();
+    }
+    write(&run.join("record.json"), &record);
+    let verified = command("verify", &scratch.runs(), &[]);
+    exits(&verified, 0);
+    assert!(
+        stdout(&verified).contains("note: trained in PyTorch by longreach.bench"),
+        "{}",
+        stdout(&verified)
+    );
+    let status = stdout(&command("status", &scratch.runs(), &[]));
+    for said in ["Slope (pytorch 2.9.0)", "trained in PyTorch", "1 done"] {
+        assert!(status.contains(said), "{status}");
+    }
+    exits(&command("status", &scratch.runs(), &["--watch"]), 0);
+    for place in [&run, &scratch.runs().join("tiny")] {
+        let eval = command("eval", place, &["--lengths", "16"]);
+        exits(&eval, 3);
+        let said = stderr(&eval);
+        assert!(said.contains("was trained in PyTorch"), "{said}");
+    }
+    let renamed = run.with_file_name("0123456789abcdef");
+    std::fs::rename(&run, &renamed).unwrap();
+    is_wrong(&renamed, "record.json is of run", "renamed");
+}
+
+#[test]
 fn an_experiment_that_moved_is_evaluated_and_verified() {
     let text = TINY.replace(
         "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",

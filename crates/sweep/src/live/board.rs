@@ -1,8 +1,8 @@
 //! What a live view shows: every run below a directory, looked at again and again.
 
 use crate::live::losses::Losses;
-use experiment::runs_on_disk::files::{jobs, read_job};
-use experiment::runs_on_disk::state::{RunState, state};
+use experiment::runs_on_disk::files::{jobs, read_job, trained_in_pytorch};
+use experiment::runs_on_disk::state::{RunState, of_record, state};
 use experiment::spec::Job;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -152,6 +152,8 @@ impl BoardRun {
             Ok(job) => (Some(job), None),
             Err(failure) => (None, Some(failure.message)),
         };
+        // Of such a run only the record tells.
+        let foreign = trained_in_pytorch(run).map(|record| of_record(&record));
         let id = run.file_name().unwrap_or_default().to_string_lossy();
         let name = job.as_ref().map_or_else(|| id.into_owned(), Job::name);
         let spec = job.as_ref().map(|job| &job.spec);
@@ -163,17 +165,17 @@ impl BoardRun {
         });
         let view = RunView {
             name,
-            state: if job.is_some() {
-                RunState::Planned
-            } else {
-                RunState::Stale
+            state: match (&job, &foreign) {
+                (Some(_), _) => RunState::Planned,
+                (None, Some((state, ..))) => *state,
+                (None, None) => RunState::Stale,
             },
             step: 0,
             steps: spec.map_or(0, |spec| spec.train.steps),
             loss: None,
             losses: Vec::new(),
             secs_left: None,
-            note,
+            note: note.filter(|_| foreign.is_none()),
             work,
         };
         Self {

@@ -11,7 +11,6 @@ use tasks::Task;
 const LEAST_LOSS: f64 = -1e-3;
 
 /// The log holds every step, and the record agrees with it.
-#[expect(clippy::too_many_lines, reason = "one check after the other")]
 pub(super) fn check(run: &Subject<'_>, task: Option<&dyn Task>) -> Vec<String> {
     let Subject {
         directory,
