@@ -116,14 +116,7 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
     }
     let runs = directories_with(path, JOB_FILE);
     if runs.is_empty() {
-        let mut places = directories_in(path).unwrap_or_default();
-        places.push(path.to_owned());
-        if places.iter().any(|run| trained_in_pytorch(run).is_some()) {
-            return Err(Failure::input(format!(
-                "{place} was trained in PyTorch: this program has neither its code nor its weights\n  \
-                 = help: `longreach.bench` scores it at every length of eval.test_lens"
-            )));
-        }
+        refuse_pytorch(path)?;
         let experiments: Vec<String> = directories_in(path)
             .unwrap_or_default()
             .iter()
@@ -183,6 +176,21 @@ fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> 
         ));
     }
     results
+}
+
+/// Refuses a directory of runs that PyTorch trained, or of one.
+fn refuse_pytorch(path: &Path) -> Result<(), Failure> {
+    let mut places = directories_in(path).unwrap_or_default();
+    places.push(path.to_owned());
+    if !places.iter().any(|run| trained_in_pytorch(run).is_some()) {
+        return Ok(());
+    }
+    let help = "`longreach.bench` scores it at every length of eval.test_lens";
+    Err(Failure::input(format!(
+        "{} was trained in PyTorch: this program has neither its code nor its weights\n  = help: \
+         {help}",
+        path.display()
+    )))
 }
 
 /// The run whose id begins with the last part of a path.

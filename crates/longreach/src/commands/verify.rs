@@ -5,6 +5,7 @@ mod evaluations;
 mod identity;
 mod log;
 mod recompute;
+mod selection;
 
 use crate::commands::completions;
 use clap_complete::engine::ArgValueCandidates;
@@ -114,6 +115,11 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     for run in &recorded {
         let findings = verify(run, request)?;
         findings.print(run);
+        bad += usize::from(!findings.wrong.is_empty());
+    }
+    for file in selection::files(&request.directories, &recorded) {
+        let findings = selection::check(&file);
+        findings.print(&file);
         bad += usize::from(!findings.wrong.is_empty());
     }
     let left = if unfinished.is_empty() {

@@ -1,6 +1,6 @@
 //! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
 
-use crate::common::Scratch;
+use crate::common::{Scratch, exits, longreach, stdout};
 use experiment::plan;
 use experiment::plan::planner::Plan;
 use records::{RunRecord, read_jsonl, read_record};
@@ -229,6 +229,38 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     // There is no table of halves alone; the evaluation is recorded.
     assert_eq!(eval.output().unwrap().status.code(), Some(3));
     assert_eq!(halves(), before);
+}
+
+#[test]
+fn verify_reads_the_records_that_values_were_chosen_by() {
+    let scratch = Scratch::with(CONFIG);
+    exits(&scratch.longreach("run", &[]), 0);
+    let file = selection_file(&scratch);
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let verify = |code, said: &str| {
+        let verified = longreach().arg("verify").arg(scratch.runs()).output();
+        let verified = verified.unwrap();
+        exits(&verified, code);
+        let found = stdout(&verified);
+        assert!(found.contains(said), "{said}: {found}");
+    };
+    verify(0, "selection.jsonl: 12 records");
+    let at = whole.find("\"loss_nats\":{\"value\":").unwrap() + 21;
+    let edited = format!("{}9{}", &whole[..at], &whole[at + 1..]);
+    std::fs::write(&file, &edited).unwrap();
+    verify(1, "wrong: line 1: the record of run");
+    // Without its seal, the record of the run itself tells.
+    let mut first: serde_json::Value =
+        serde_json::from_str(edited.lines().next().unwrap()).unwrap();
+    first.as_object_mut().unwrap().remove("seal");
+    std::fs::write(&file, first.to_string()).unwrap();
+    verify(1, "is not that of its directory: they differ in the scores");
+    std::fs::write(&file, &whole[..whole.len() - 10]).unwrap();
+    verify(1, "wrong: line 12: not a record");
+    std::fs::write(&file, format!("{whole}{first}\n")).unwrap();
+    verify(1, "selection.jsonl:1 and");
+    std::fs::write(&file, &whole).unwrap();
+    verify(0, "nothing wrong");
 }
 
 #[test]
