@@ -6,6 +6,7 @@ pub mod files;
 pub mod hold;
 pub mod integrity;
 pub mod kept_configs;
+mod named;
 pub mod recorded;
 pub mod selection;
 pub mod state;

@@ -1,63 +1,20 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
-use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job, trained_in_pytorch};
-use crate::runs_on_disk::walk::{directories_in, directories_with};
+use crate::runs_on_disk::files::read_job;
+pub use crate::runs_on_disk::named::Run;
+use crate::runs_on_disk::named::{list, named};
 use crate::spec::{Job, RunSpec};
 use config::diagnostic::closest_first;
 use schema::text::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
-use tasks::Rows;
 
-/// Names in a list of possible ones.
-const MAX_LISTED: usize = 10;
 /// Values of a key in a list of possible ones.
 const MAX_VALUES: usize = 20;
-
-/// A run that was selected.
-pub struct Run {
-    /// Its directory.
-    pub directory: PathBuf,
-    /// Its job, or why it cannot be read.
-    pub job: Result<Job, Failure>,
-}
-
-impl Run {
-    /// The run as people name it, `rope seed 0`; with its id where that is also the name of another
-    /// of `all`.
-    pub fn name_among(&self, all: &[Run]) -> String {
-        let name = self.name();
-        if all.iter().filter(|other| other.name() == name).count() < 2 {
-            return name;
-        }
-        format!(
-            "{name} ({})",
-            self.directory
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-        )
-    }
-
-    /// The run as people name it: `rope seed 0`.
-    pub fn name(&self) -> String {
-        let Ok(job) = &self.job else {
-            return excerpt(&self.directory.display().to_string());
-        };
-        let labels: Vec<String> = job
-            .labels
-            .iter()
-            .map(|label| excerpt(&label.text))
-            .collect();
-        format!("{} seed {}", labels.join(", "), job.spec.seed)
-            .trim_start()
-            .to_owned()
-    }
-}
 
 /// The runs that some paths name and that all filters let through, in the order of the paths, each
 /// once. `note` receives a line about runs that are left out because they are not recorded yet.
@@ -94,182 +51,6 @@ pub fn select(
         directory,
     });
     filtered(runs.collect(), &filters, &mut note)
-}
-
-/// The directories of the runs that a path names.
-fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failure> {
-    let place = path.display();
-    // A file of a run, such as its record, stands for the run.
-    if path.is_file() {
-        return Ok(vec![
-            path.parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."))
-                .to_owned(),
-        ]);
-    }
-    if path.join(JOB_FILE).is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    if !path.is_dir() {
-        return beginning(path);
-    }
-    let runs = directories_with(path, JOB_FILE);
-    if runs.is_empty() {
-        refuse_pytorch(path)?;
-        let experiments: Vec<String> = directories_in(path)
-            .unwrap_or_default()
-            .iter()
-            .filter(|other| !directories_with(other, JOB_FILE).is_empty())
-            .map(|other| text(other))
-            .collect();
-        if experiments.is_empty() {
-            let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-            return Err(Failure::input(format!(
-                "{place} holds no run\n  = help: {help}"
-            )));
-        }
-        let (listed, help) = (list(&experiments), "name one or more of them");
-        let problem = format!("{place} holds experiments, not runs");
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
-        ));
-    }
-    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = runs
-        .into_iter()
-        .partition(|run| run.join(RECORD_FILE).is_file());
-    if recorded.is_empty() {
-        let help = "`longreach run` with its config finishes them";
-        return Err(Failure::input(format!(
-            "{place}: none of its {} is recorded\n  = help: {help}",
-            count(unfinished.len(), "run")
-        )));
-    }
-    if !unfinished.is_empty() {
-        note(&format!(
-            "note: {place}: {} left out, not recorded yet",
-            count(unfinished.len(), "run")
-        ));
-    }
-    Ok(results(recorded, path, note))
-}
-
-/// The runs of the result, where there are any. Those of the sweep of `[select]` and of half the
-/// steps are scored on other rows, or at one length alone, and nothing reads more of them.
-fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> Vec<PathBuf> {
-    let is_result = |run: &PathBuf| {
-        let job = read_job(run);
-        job.map_or(true, |job| {
-            job.half_of.is_none() && job.spec.eval.rows == Rows::Test
-        })
-    };
-    let (results, others): (Vec<PathBuf>, Vec<PathBuf>) = recorded.into_iter().partition(is_result);
-    if results.is_empty() {
-        return others;
-    }
-    if !others.is_empty() {
-        note(&format!(
-            "note: {}: {} of its sweep or of half the steps left out; name them to take them",
-            path.display(),
-            count(others.len(), "run")
-        ));
-    }
-    results
-}
-
-/// Refuses a directory of runs that PyTorch trained, or of one.
-fn refuse_pytorch(path: &Path) -> Result<(), Failure> {
-    let mut places = directories_in(path).unwrap_or_default();
-    places.push(path.to_owned());
-    if !places.iter().any(|run| trained_in_pytorch(run).is_some()) {
-        return Ok(());
-    }
-    let help = "`longreach.bench` scores it at every length of eval.test_lens";
-    Err(Failure::input(format!(
-        "{} was trained in PyTorch: this program has neither its code nor its weights\n  = help: \
-         {help}",
-        path.display()
-    )))
-}
-
-/// The run whose id begins with the last part of a path.
-fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let place = path.display();
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let wanted = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let runs = directories_with(parent, JOB_FILE);
-    if runs.is_empty() {
-        let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-        return Err(Failure::input(format!(
-            "{place} does not exist\n  = help: {help}"
-        )));
-    }
-    let id = |run: &PathBuf| {
-        run.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
-    let matches: Vec<PathBuf> = runs
-        .iter()
-        .filter(|run| !wanted.is_empty() && id(run).starts_with(&wanted))
-        .cloned()
-        .collect();
-    match matches.len() {
-        1 => Ok(matches),
-        0 => {
-            let mut ids: Vec<String> = runs.iter().map(id).collect();
-            closest_first(&wanted, &mut ids);
-            let help = "`longreach status` lists the runs with their ids";
-            Err(Failure::input(format!(
-                "{place}: no run id begins with {wanted}\n  = allowed: {}\n  = help: {help}",
-                list(&ids)
-            )))
-        }
-        n => {
-            let described: Vec<String> = matches.iter().map(|run| describe(run)).collect();
-            let problem = format!("{place}: the ids of {n} runs begin with {wanted}");
-            let help = "write more of the id";
-            Err(Failure::new(
-                Exit::Config,
-                format!(
-                    "{problem}\n  = allowed: {}\n  = help: {help}",
-                    list(&described)
-                ),
-            ))
-        }
-    }
-}
-
-/// `0123456789abcdef (rope seed 0)`.
-fn describe(directory: &Path) -> String {
-    let run = Run {
-        directory: directory.to_owned(),
-        job: read_job(directory),
-    };
-    format!(
-        "{} ({})",
-        directory.file_name().unwrap_or_default().to_string_lossy(),
-        run.name()
-    )
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// The first of some names, as one harmless line.
-fn list(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| excerpt(name)).collect();
-    first_of(&names, MAX_LISTED)
 }
 
 /// A `key=value` that a run must have.

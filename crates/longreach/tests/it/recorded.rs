@@ -292,7 +292,8 @@ fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
 fn records_without_a_seal_have_the_numbers_of_the_plan() {
     let (_first, lines) = whole();
     let there = Scratch::with(TINY);
-    let edits: [(fn(&mut Value), &str); 4] = [
+    type Edit = fn(&mut Value);
+    let edits: [(Edit, &str); 4] = [
         (|record| record["evals"] = json!([]), "is not in the record"),
         (
             |record| record["status"] = json!("diverged"),
@@ -307,7 +308,7 @@ fn records_without_a_seal_have_the_numbers_of_the_plan() {
             "the record holds 1 steps, its spec asks for",
         ),
     ];
-    let unsealed = |edit: fn(&mut Value)| {
+    let unsealed = |edit: Edit| {
         changed(&lines[0], |record| {
             record.as_object_mut().unwrap().remove("seal");
             edit(record);
