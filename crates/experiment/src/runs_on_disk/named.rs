@@ -1,5 +1,5 @@
-//! The directories of the runs that a path of a command names: a run, a file of it, an experiment, or
-//! the beginning of a run id.
+//! The directories of the runs that a path of a command names: a run, a file of it, an experiment,
+//! or the beginning of a run id.
 
 use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job, trained_in_pytorch};
 use crate::runs_on_disk::walk::{directories_in, directories_with};

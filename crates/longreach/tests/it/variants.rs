@@ -634,3 +634,27 @@ fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
         "{done}"
     );
 }
+
+#[test]
+fn a_variant_of_a_formula_has_the_numbers_that_were_trained() {
+    let formula = "{ kind = \"formula\", bias = \"-m * d\", train = { m = 0.5 } }";
+    let refused = |set: &str| {
+        let scratch = Scratch::with(&config(&variant("v", set), formula));
+        match plan(&scratch.config, &[]) {
+            Ok(_) => panic!("{set} is accepted"),
+            Err(error) => error.to_string(),
+        }
+    };
+    let error = refused("set = { train = { m = 3.0 } }");
+    assert!(error.contains("eval.variants.0.set.train.m"), "{error}");
+    assert!(error.contains("the start of the training, 0.5"), "{error}");
+    let error = refused("set = { bias = \"-x * d\", train = { x = 3.0 } }");
+    assert!(error.contains("was not trained with: trained.x"), "{error}");
+    let kept = |set: &str| planned(&variant("v", set), formula).runs.len();
+    for set in [
+        "set = { bias = \"-m * d * d\" }",
+        "set = { kind = \"formula\", bias = \"-3 * d\" }",
+    ] {
+        assert!(kept(set) > 0, "{set}");
+    }
+}
