@@ -10,11 +10,14 @@ use schema::{Invalid, text};
 use std::path::Path;
 
 /// Bytes of the header of llm.c's shards: 256 numbers of 32 bits, of which the first is the magic
-/// number and the third the number of ids.
+/// number, the second the version and the third the number of ids.
 const SHARD_HEADER: usize = 1024;
 
 /// Magic numbers of llm.c's shards, and bytes of an id.
 const SHARDS: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
+
+/// Versions of their headers: that of GPT-2's tokens and that of Llama 3's.
+const SHARD_VERSIONS: [u64; 2] = [1, 7];
 
 /// What a file of ids says of itself.
 struct Header {
@@ -160,6 +163,13 @@ fn header(file: &[u8]) -> Result<Option<Header>, (String, &'static str)> {
     let shard = SHARDS
         .iter()
         .find(|(magic, _)| file.len() >= SHARD_HEADER && word(0) == u64::from(*magic));
+    if shard.is_some() && !SHARD_VERSIONS.contains(&word(1)) {
+        let problem = format!("is a shard of llm.c of version {}; known: 1 and 7", word(1));
+        return Err((
+            problem,
+            "write its ids alone, or with a header of version 1",
+        ));
+    }
     Ok(shard.map(|(_, width)| Header {
         format: "shards of llm.c",
         bytes: SHARD_HEADER,
@@ -173,7 +183,15 @@ fn numpy(file: &[u8]) -> Result<Header, (String, &'static str)> {
     const SAVE: &str = "numpy.save(FILE, ids.astype(\"<u2\").ravel()) writes it as it is read here";
     let wrong = |problem: String| (problem, SAVE);
     let not_whole = || wrong("is a NumPy array whose header is not whole".to_owned());
-    let size = if file.get(6) == Some(&1) { 2 } else { 4 };
+    let size = match file.get(6) {
+        Some(1) => 2,
+        Some(version @ (0 | 4..)) => {
+            return Err(wrong(format!(
+                "is a NumPy array of version {version}; known: 1 to 3"
+            )));
+        }
+        _ => 4,
+    };
     let length = file.get(8..8 + size).ok_or_else(not_whole)?;
     let start = 8 + size;
     let bytes = start.saturating_add(number(length) as usize);

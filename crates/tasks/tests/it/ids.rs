@@ -237,6 +237,22 @@ fn files_of_another_format_are_refused_with_the_mend() {
             "write level = \\\"u32\\\"",
         ),
         (
+            "npy9",
+            numpy(9, "<u2", "(1000,)", "False", &ids(2)),
+            u16_as_vocab(700),
+            "is a NumPy array of version 9; known: 1 to 3",
+        ),
+        (
+            "shard9",
+            {
+                let mut file = shard(20_240_520, 1000, &ids(2));
+                file[4] = 9;
+                file
+            },
+            u16_as_vocab(700),
+            "is a shard of llm.c of version 9; known: 1 and 7",
+        ),
+        (
             "npy",
             numpy(1, "<i8", "(1000,)", "False", &ids(8)),
             u16_as_vocab(700),
