@@ -97,7 +97,11 @@ fn what_has_no_tables_is_refused() {
         (
             &cope,
             &[],
-            &["trained.4", "reads queries and keys", "positions only"],
+            &[
+                "trained.4 under `cope`",
+                "reads queries and keys",
+                "positions only",
+            ],
         ),
         (&pope, &[], &["depends on the content"]),
         (&linear, &[], &["linear attention"]),

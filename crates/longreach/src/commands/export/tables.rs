@@ -21,7 +21,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
     let transformer = &trained.spec.model.transformer;
     if transformer.attention != AttentionKind::Softmax {
         let problem = "linear attention applies encodings in another way";
-        return Err(refused("attention", problem));
+        return Err(refused("attention", problem, false));
     }
     let causal = transformer.mask == Mask::Causal;
     let shape = transformer.shape();
@@ -37,7 +37,10 @@ pub fn write(request: &Args) -> Result<String, Failure> {
             causal,
             &trained.device,
         )?;
-        let found = found.map_err(|why| refused(&set.name, why))?;
+        let found = found.map_err(|why| {
+            let place = format!("{} under `{}`", set.name, set.config.kind());
+            refused(&place, why, trained.spec.eval.variants.len() > 1)
+        })?;
         if let Some(embed) = &found.embed {
             put(&mut tensors, format!("{}.embed", set.name), embed);
         }
@@ -53,7 +56,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
     }
     if sets.is_empty() {
         let problem = "its encodings reach none of its test lengths";
-        return Err(refused(&trained.run.name(), problem));
+        return Err(refused(&trained.run.name(), problem, false));
     }
     let about = json!({ "run_id": trained.run_id, "layers": sets });
     write_tensors(request, &tensors, ("tables", about.to_string()))?;
@@ -97,13 +100,18 @@ fn put_layer(tensors: &mut Tensors, place: &str, layer: &Layer) -> Value {
     about
 }
 
-fn refused(what: &str, why: &str) -> Failure {
+fn refused(what: &str, why: &str, has_others: bool) -> Failure {
+    let other = if has_others {
+        "--variant names one of several; "
+    } else {
+        ""
+    };
     Failure::new(
         Exit::Config,
         format!(
             "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
-             softmax attention\n  = help: --variant names one of several; `longreach list \
-             encodings` says which hooks an encoding has"
+             softmax attention\n  = help: {other}`longreach list encodings` says which hooks an \
+             encoding has"
         ),
     )
 }
