@@ -267,15 +267,24 @@ pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read.
+/// If the directory itself cannot be read, or all its runs of the seed diverged.
 pub fn runs_of_seed(directory: &Path, seed: u64) -> std::io::Result<Vec<RecordedRun>> {
     let runs = Runs::below(directory)?.runs.into_iter();
     let of_seed = |run: PathBuf| {
         let job = read_job(&run).ok()?;
-        let record = recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
-        (job.spec.seed == seed).then_some((run, job, record))
+        let record = recorded(&run, &job).filter(|_| job.spec.seed == seed)?;
+        Some((run, job, record))
     };
-    Ok(runs.filter_map(of_seed).collect())
+    let has_diverged = |(.., record): &RecordedRun| record.status == RunStatus::Diverged;
+    let (diverged, well): (Vec<_>, Vec<_>) = runs.filter_map(of_seed).partition(has_diverged);
+    match &*diverged {
+        [(run, _, record), ..] if well.is_empty() => Err(std::io::Error::other(format!(
+            "{}, of seed {seed}, diverged at step {} and has no weights",
+            run.display(),
+            record.train.steps
+        ))),
+        _ => Ok(well),
+    }
 }
 
 impl Runs {

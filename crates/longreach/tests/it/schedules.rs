@@ -317,6 +317,10 @@ fn starts_that_cannot_work_are_refused_by_name() {
             .display()
             .to_string()
     );
+    let gone = Scratch::with(TINY);
+    let far = ["seeds=[0]", "train.lr=1e9", "train.steps=30", ONE];
+    exits(&gone.longreach("run", &far), 5);
+    let diverged = format!("train.start_from={:?}", gone.runs().display().to_string());
     for (arguments, said) in [
         (
             vec!["seeds=[0]", from.as_str()],
@@ -346,6 +350,7 @@ fn starts_that_cannot_work_are_refused_by_name() {
             vec!["seeds=[0]", "train.start_from=\"nowhere\""],
             "cannot be read",
         ),
+        (vec!["seeds=[0]", &diverged], "of seed 0, diverged at step"),
     ] {
         let output = scratch.longreach("check", &arguments);
         exits(&output, 2);
