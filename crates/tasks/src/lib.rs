@@ -34,5 +34,5 @@ pub use task::{
 pub use tasks::*;
 pub use text::{
     CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
-    Published, Sliding, Split, Windows, WordKind,
+    Published, Sliding, Split, Windows, WordKind, begins_as,
 };

@@ -14,6 +14,7 @@ use records::{Conflict, RecordLocation, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
@@ -49,6 +50,18 @@ pub fn origin(directory: &Path) -> Option<String> {
 /// What is wrong with the numbers of a record, as that of a job.
 pub type ProblemOf = fn(&Job, &RunRecord) -> Result<Option<String>, Failure>;
 
+/// The failure of a run without its weights.
+pub fn no_weights(directory: &Path, error: &anyhow::Error) -> Failure {
+    let help = origin(directory).map(|place| {
+        format!(
+            "\n  = help: its record was copied from {place}, without weights; to train the run here, \
+             remove {} and run its config without --recorded",
+            directory.display()
+        )
+    });
+    Failure::input(format!("{error:#}{}", help.unwrap_or_default()))
+}
+
 /// The records of some files, by run.
 #[derive(Debug, Default)]
 pub struct Recorded {
@@ -76,7 +89,7 @@ impl Recorded {
             ..Self::default()
         };
         for file in files {
-            refuse_override(file)?;
+            refuse_other(file)?;
         }
         if files.is_empty() {
             return Ok(recorded);
@@ -290,19 +303,33 @@ fn refused(problem: impl std::fmt::Display, help: &str) -> Failure {
     ))
 }
 
-/// `--recorded` takes all that follows it, also a value for a key of the config.
-fn refuse_override(file: &Path) -> Result<(), Failure> {
-    let text = file.to_string_lossy();
-    if file.exists() || !text.contains('=') {
-        return Ok(());
+/// Refuses what is no file, and what is no text. `--recorded` takes all that follows it, also a
+/// value for a key of the config.
+fn refuse_other(file: &Path) -> Result<(), Failure> {
+    let name = file.display();
+    let place = match file.canonicalize() {
+        Ok(place) => place,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let problem = format!("{name}: there is no such file");
+            if !name.to_string().contains('=') {
+                return Err(refused(
+                    problem,
+                    "name a file that `longreach gather` wrote",
+                ));
+            }
+            let help = "write key=value before --recorded, which takes every file that follows it";
+            let message =
+                format!("--recorded: {problem}\n  = allowed: files of records\n  = help: {help}");
+            return Err(Failure::new(Exit::Config, message));
+        }
+        Err(error) => return Err(refused(format!("{name}: {error}"), "name another file")),
+    };
+    // What cannot be read is refused where it is read whole.
+    let start = rundir::read::start(&place, 1 << 12).unwrap_or_default();
+    match tasks::begins_as(&start, "records") {
+        Some((problem, help)) => Err(refused(format!("{name} {problem}"), &help)),
+        None => Ok(()),
     }
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "--recorded {text}: there is no such file\n  = allowed: files of records\n  = help: \
-             write key=value before --recorded, which takes every file that follows it"
-        ),
-    ))
 }
 
 /// Refuses two records of one run with different numbers.

@@ -16,7 +16,7 @@ use experiment::run::evaluate::evaluate;
 use experiment::run::record::{environment, spec_map, task_facts};
 use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
-use experiment::runs_on_disk::recorded::origin;
+use experiment::runs_on_disk::recorded::no_weights;
 use experiment::runs_on_disk::selection::{self, Run};
 use records::RunRecord;
 use records::store::EVALS_DIR;
@@ -186,18 +186,6 @@ fn evaluate_run(
         return Ok(Some((record, path)));
     }
     evaluate_one(&run.directory, &prepared, request, device, say).map(Some)
-}
-
-/// The failure of a run without its weights.
-fn no_weights(directory: &Path, error: &anyhow::Error) -> Failure {
-    let help = origin(directory).map(|place| {
-        format!(
-            "\n  = help: its record was copied from {place}, without weights; to train the run here, \
-             remove {} and run its config without --recorded",
-            directory.display()
-        )
-    });
-    Failure::input(format!("{error:#}{}", help.unwrap_or_default()))
 }
 
 #[expect(

@@ -210,6 +210,8 @@ fn files_that_cannot_be_believed_are_refused_with_their_line() {
         "differ in the scores of trained at 4",
     );
     refused(&["what = 1"], "part.jsonl:1: not a record");
+    let array = format!("[{},{}]", lines[0], lines[1]);
+    refused(&[&array], "part.jsonl:1: is a JSON array, not one record");
     refused(&[], "part.jsonl: no record in it");
 
     // Two files, and a file and the directory of the run.
@@ -241,7 +243,13 @@ fn files_that_cannot_be_believed_are_refused_with_their_line() {
     );
 
     let missing = there.directory.path().join("missing.jsonl");
-    exits(&recorded(&there, "run", &[&missing], &[]), 3);
+    let absent = recorded(&there, "run", &[&missing], &[]);
+    exits(&absent, 3);
+    assert!(
+        stderr(&absent).contains("missing.jsonl: there is no such file"),
+        "{}",
+        stderr(&absent)
+    );
     let directory = recorded(&there, "run", &[there.directory.path()], &[]);
     exits(&directory, 3);
     assert!(
@@ -289,10 +297,37 @@ fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
 }
 
 #[test]
+fn files_that_are_packed_are_called_that_and_a_byte_order_mark_is_read() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let path = there.directory.path().join("part.jsonl");
+    let text = lines.join("\n");
+    let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (bytes, said) in [
+        (&b"\x1f\x8b\x08\0\0\0"[..], "begins as a gzip file"),
+        (&utf_16, "begins as text in UTF-16"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let refused = recorded(&there, "run", &[&path], &[]);
+        exits(&refused, 3);
+        assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
+    }
+    std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    let checked = recorded(&there, "check", &[&path], &[]);
+    exits(&checked, 0);
+    assert!(
+        stderr(&checked).contains("4 of 4 runs count as done"),
+        "{}",
+        stderr(&checked)
+    );
+}
+
+type Edit = fn(&mut Value);
+
+#[test]
 fn records_without_a_seal_have_the_numbers_of_the_plan() {
     let (_first, lines) = whole();
     let there = Scratch::with(TINY);
-    type Edit = fn(&mut Value);
     let edits: [(Edit, &str); 4] = [
         (|record| record["evals"] = json!([]), "is not in the record"),
         (
@@ -328,6 +363,18 @@ fn records_without_a_seal_have_the_numbers_of_the_plan() {
     let part = file(&there, "part.jsonl", &lines);
     exits(&recorded(&there, "run", &[&part], &[]), 0);
     let run = there.runs().join("tiny").join(id(&lines[0]));
+    for format in ["logits", "tables"] {
+        let mut export = longreach();
+        export.arg("export").arg(&run).args(["--format", format]);
+        let out = there.directory.path().join("out.safetensors");
+        let exported = export.arg("--out").arg(out).output().unwrap();
+        exits(&exported, 3);
+        let said = stderr(&exported);
+        assert!(
+            said.contains("copied from") && said.contains("part.jsonl:1, without"),
+            "{said}"
+        );
+    }
     for (edit, said) in edits {
         std::fs::write(run.join("record.json"), unsealed(edit)).unwrap();
         let verified = longreach().arg("verify").arg(&run).output().unwrap();

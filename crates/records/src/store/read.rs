@@ -70,6 +70,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RunRecord, Unfit> {
     struct Version {
         schema: u32,
     }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err("is a JSON array, not one record per line".to_owned().into());
+    }
     // The version first: of a newer layout the error says so, not that a field is unknown.
     let version: Version =
         serde_json::from_slice(bytes).map_err(|e| format!("not a record: {e}"))?;

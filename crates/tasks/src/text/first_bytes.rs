@@ -87,6 +87,13 @@ impl FirstBytes {
     }
 }
 
+/// What is wrong with a file of lines that begins with these bytes, and what to do; `None` if it
+/// begins as text does.
+pub fn begins_as(bytes: &[u8], wanted: &str) -> Option<(String, String)> {
+    let found = FirstBytes::of(bytes).filter(|found| !found.is_text() && found.mend != IDS)?;
+    Some(found.refused(wanted))
+}
+
 /// Numbers have zeros in the same places: text of mostly Latin letters in UTF-16 in every second
 /// byte, ids of 32 bits in every fourth.
 fn without_signature(bytes: &[u8]) -> Option<FirstBytes> {

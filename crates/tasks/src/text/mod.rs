@@ -40,6 +40,7 @@ pub use config::{
     EveryFile, HeldOutFiles, HeldOutRange, NonOverlapping, Published, Sliding, Split, TextConfig,
     Windows,
 };
+pub use first_bytes::begins_as;
 pub use level::Level;
 pub use masked::MaskedTextConfig;
 pub use origin::{CorpusKind, DEFAULT_CRATES};

@@ -8,6 +8,7 @@ use experiment::run::model::rebuild_encoding;
 use experiment::run::score::{Part, Test};
 use experiment::run::task::build_task;
 use experiment::runs_on_disk::files::{RECORD_FILE, WEIGHTS_FILE};
+use experiment::runs_on_disk::recorded::no_weights;
 use experiment::runs_on_disk::selection::Run;
 use experiment::spec::scores::unsupported;
 use experiment::spec::{EvalSpec, RunSpec};
@@ -69,7 +70,7 @@ impl Trained {
             record.model.parameters,
             &record.model.weights_blake3,
         )
-        .map_err(|error| Failure::input(format!("{error:#}")))?;
+        .map_err(|error| no_weights(&run.directory, &error))?;
         let named: Vec<&str> = (job.spec.eval.variants.iter().map(|v| &*v.name)).collect();
         if let Some(name) = &request.variant
             && !named.contains(&name.as_str())
