@@ -120,7 +120,7 @@ fn documents_that_are_no_records() {
     for (text, reason) in [
         (Vec::new(), "EOF"),
         (b"\0\0\0\0".to_vec(), "expected value"),
-        (b"\xef\xbb\xbf{}".to_vec(), "expected value"),
+        (b"\xef\xbb\xbf{}".to_vec(), "missing field `schema`"),
         (b"null".to_vec(), "invalid type: null"),
         (b"[]".to_vec(), "invalid length 0"),
         (b"{\"schema\":-1}".to_vec(), "invalid value: integer `-1`"),
