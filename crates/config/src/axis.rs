@@ -208,7 +208,7 @@ impl Family {
                         "keys of model and train, but train.train_len",
                         "scores of other rows, lengths or tasks do not compare: put it on [axes]",
                     ),
-                    _ => ("", ""),
+                    _ => ("keys of model, train, task and eval", "give it one value"),
                 };
                 let shown = match self.fixed.contains(&table) {
                     true => path.to_string(),

@@ -49,6 +49,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .extract_if(.., |record| record.is_of_sweep())
         .collect();
     let beside = out.with_file_name(SELECTION_FILE);
+    let swept_count = swept.len();
     if !swept.is_empty() {
         check_beside(out, &beside, &swept)?;
     }
@@ -75,6 +76,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         console::print(&wrote);
     } else {
         console::tell(&wrote);
+        if swept_count > 0 {
+            let left = count(swept_count, "run");
+            console::tell(&format!(
+                "{left} of sweeps of [select] left out: a file has them beside it"
+            ));
+        }
     }
     Ok(Exit::Done)
 }

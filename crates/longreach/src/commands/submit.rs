@@ -202,6 +202,10 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             if undecided == 0 {
                 return Ok(chosen);
             }
+            if found.records.is_empty() && found.excluded.is_empty() {
+                let problem = format!("--chosen-by: {} holds no record", path.display());
+                return Err(Failure::input(problem));
+            }
             if let Some(excluded) = found.excluded.first() {
                 return Err(Failure::input(format!("--chosen-by: {}", why(excluded))));
             }
