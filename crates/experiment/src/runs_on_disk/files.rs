@@ -222,8 +222,12 @@ pub fn read_job(directory: &Path) -> Result<Job, Failure> {
 /// job.
 pub fn trained_in_pytorch(directory: &Path) -> Option<RunRecord> {
     let record = records::read_record(&directory.join(RECORD_FILE)).ok()?;
-    let is_foreign = record.environment.burn.starts_with("none: pytorch");
-    (is_foreign && !directory.join(JOB_FILE).exists()).then_some(record)
+    (is_of_pytorch(&record) && !directory.join(JOB_FILE).exists()).then_some(record)
+}
+
+/// Whether PyTorch trained the run of a record.
+pub fn is_of_pytorch(record: &RunRecord) -> bool {
+    record.environment.burn.starts_with("none: pytorch")
 }
 
 /// Levels below a directory of all runs: experiments, then runs.
