@@ -181,6 +181,31 @@ fn nothing_is_chosen_by_records_that_were_changed() {
 }
 
 #[test]
+fn a_chosen_encoding_is_named_and_no_edge() {
+    let config = CONFIG
+        .replace(
+            "\"train.lr\" = [1e-4, 3e-2, 1e-3]",
+            "\"model.pe\" = [{ kind = \"rope\" }, { kind = \"alibi\" }]",
+        )
+        .split("[axes]")
+        .next()
+        .unwrap()
+        .to_owned();
+    let scratch = Scratch::with(&config);
+    assert!(
+        scratch
+            .longreach("run", &["half_seeds=[]"])
+            .status
+            .success()
+    );
+    let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
+    assert!(
+        !report.contains("unset") && !report.contains("edge]"),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     let scratch = Scratch::with(CONFIG);
     assert!(scratch.longreach("run", &[]).status.success());

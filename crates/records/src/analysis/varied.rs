@@ -1,6 +1,7 @@
 //! Settings besides the method in which the rows of one table differ, such as a learning rate.
 
 use super::groups::Group;
+use crate::record::Selected;
 use crate::spec::{is_derived, settings};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,10 +42,15 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
     let more = keys.len().saturating_sub(MOST);
     keys.truncate(MOST);
     let suffix = |(group, settings): (&Group<'_>, &BTreeMap<String, String>)| {
-        let at_edge = group.runs.first().and_then(|run| run.selected.as_ref());
-        let at_edge = at_edge.map_or(Vec::new(), |selected| selected.at_edge());
+        let selected = group.runs.first().and_then(|run| run.selected.as_ref());
+        let at_edge = selected.map_or(Vec::new(), |selected| selected.at_edge());
+        let labels = selected.and_then(Selected::chosen);
+        let labels = labels.map_or(&[][..], |chosen| &chosen.values);
         let part = |key: &&str| {
-            let value = settings.get(*key).map_or("unset", String::as_str);
+            // A table that was chosen, such as an encoding, is no setting of one value.
+            let label = labels.iter().find(|label| label.key == **key);
+            let value = settings.get(*key).or(label.map(|label| &label.text));
+            let value = value.map_or("unset", String::as_str);
             let edge = if at_edge.contains(key) { ", edge" } else { "" };
             let last = key.rsplit('.').next().unwrap_or(key);
             format!("{} = {}{edge}", text::name(last, 40), text::name(value, 40))
