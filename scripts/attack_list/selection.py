@@ -312,7 +312,7 @@ def gathered_beside(box):
     choose(box, 'name="other"')
     box.lr("gather", "runs/chosen", "--out", "g/chosen.jsonl", allowed=(0,))
     said = box.lr("gather", "runs/other", "--out", "g/other.jsonl", allowed=(0, 6))
-    box.must(said.code == 0 or "g/selection.jsonl" in said.err, said.err)
+    box.must(said.code == 0 or b"g/selection.jsonl" in said.err, str(said))
     text = "".join(path.read_text() for path in (box.path / "g").iterdir())
     there = ("chosen", "other") if said.code == 0 else ("chosen",)
     wrong = [name for name in there if text.count(f'"experiment":"{name}"') < 18]
