@@ -144,6 +144,16 @@ pub trait EncodingSpec: Sized {
     /// The first key that cannot work, with what is allowed.
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError>;
 
+    /// Refuses values that have no effect on a model that was trained under `trained`.
+    ///
+    /// # Errors
+    ///
+    /// The first key whose value is not the trained one.
+    fn check_trained(&self, trained: &Self) -> Result<(), ConfigError> {
+        let _ = trained;
+        Ok(())
+    }
+
     /// Replaces defaults that depend on lengths by their values.
     fn resolve(&mut self, lengths: &Lengths) {
         let _ = lengths;

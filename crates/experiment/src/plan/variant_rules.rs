@@ -51,29 +51,6 @@ pub enum Refusal {
     Untrained(&'static str, Vec<(String, Vec<usize>)>),
 }
 
-/// Refuses another start of a number that a formula trained: the variant has the trained one.
-fn check_starts(trained: &EncodingConfig, variant: &EncodingConfig) -> Result<(), ConfigError> {
-    let (EncodingConfig::Formula(trained), EncodingConfig::Formula(variant)) = (trained, variant)
-    else {
-        return Ok(());
-    };
-    let mut starts = variant.train.iter();
-    let other = starts.find(|(name, start)| {
-        let known = trained.train.get(name.as_str());
-        known.is_some_and(|known| known != *start)
-    });
-    let Some((name, start)) = other else {
-        return Ok(());
-    };
-    Err(ConfigError::new(
-        format!("train.{name}"),
-        start,
-        "would start a training, and a variant has what was trained",
-        format!("the start of the training, {}", trained.train[name]),
-        "another encoding in its place may have another number: set = { kind = \"formula\", ... }",
-    ))
-}
-
 impl Trained<'_> {
     /// Encoding and positions at every test length; no positions where they are those of training.
     ///
@@ -116,7 +93,7 @@ impl Trained<'_> {
         base.resolve(&lengths(before.unwrap_or(trained)));
         let lengths = lengths(trained);
         base.check(&shape).map_err(Refusal::Set)?;
-        check_starts(pe, &base).map_err(Refusal::Set)?;
+        base.check_trained(pe).map_err(Refusal::Set)?;
         if let Some(add) = &add {
             added.iter_mut().for_each(|one| one.resolve(&lengths));
             check_additions(add, &base, &added, &shape).map_err(Refusal::Add)?;

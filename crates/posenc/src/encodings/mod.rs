@@ -103,6 +103,18 @@ macro_rules! encodings {
                 match self { $(Self::$module(config) => config.check(shape)),+ }
             }
 
+            /// Refuses values that have no effect on a model that was trained under `trained`.
+            ///
+            /// # Errors
+            ///
+            /// The first key whose value is not the trained one.
+            pub fn check_trained(&self, trained: &Self) -> Result<(), ConfigError> {
+                match (self, trained) {
+                    $((Self::$module(own), Self::$module(theirs)) => own.check_trained(theirs),)+
+                    _ => Ok(()),
+                }
+            }
+
             /// Replaces defaults that depend on lengths by their values.
             pub fn resolve(&mut self, lengths: &Lengths) {
                 match self { $(Self::$module(config) => config.resolve(lengths)),+ }

@@ -234,6 +234,23 @@ impl FormulaConfig {
         Ok(())
     }
 
+    /// Refuses another start of a number that was trained: a variant has the trained one.
+    pub(super) fn check_starts(&self, trained: &Self) -> Result<(), ConfigError> {
+        let known = |name: &String| trained.train.get(name).copied();
+        let mut starts = self.train.iter();
+        match starts.find(|(name, start)| known(name).is_some_and(|known| known != **start)) {
+            None => Ok(()),
+            Some((name, start)) => Err(ConfigError::new(
+                format!("train.{name}"),
+                start,
+                "would start a training, and a variant has what was trained",
+                format!("the start of the training, {}", trained.train[name]),
+                "another encoding in its place may have another number: set = { kind = \
+                 \"formula\", ... }",
+            )),
+        }
+    }
+
     /// Refuses names that formulas have already.
     fn check_taken(&self) -> Result<(), ConfigError> {
         let keys = self.values.keys().map(|name| ("values", name));

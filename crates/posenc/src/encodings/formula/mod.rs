@@ -196,6 +196,10 @@ impl EncodingSpec for FormulaConfig {
         self.check_frequencies(shape)
     }
 
+    fn check_trained(&self, trained: &Self) -> Result<(), ConfigError> {
+        self.check_starts(trained)
+    }
+
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         let spec = |(name, start): (&String, &f64)| {
             let start = Distribution::Constant(*start);
