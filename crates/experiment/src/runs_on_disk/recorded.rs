@@ -250,7 +250,7 @@ impl Recorded {
         }
         let here: Vec<&(RecordLocation, RunRecord)> =
             plan.runs.iter().filter_map(|run| self.of(run)).collect();
-        // The sweep and the result of one config are told apart, and count as its own.
+        // Runs of the sweep and of the result are both of this config.
         let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
         let results = plan.selection.iter().flat_map(|swept| &swept.methods);
         let results = results.flat_map(|method| &method.tried);
