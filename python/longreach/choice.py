@@ -1,11 +1,10 @@
 """`[select]` for an encoding written in PyTorch: its own sweep, and the values that it chose."""
 
-import math
 from typing import Callable, List, Optional, Tuple
 
 from .call import toml
 from .program import BenchError, Program
-from .training import LOWER_IS_BETTER, check_metric
+from .training import LOWER_IS_BETTER, check_metric, value
 
 # What takes the place of the encoding in configs of the program.
 NOPE = {"kind": "nope"}
@@ -86,7 +85,4 @@ def _value(record: dict, metric: str) -> Optional[float]:
     rows = record["evals"]
     if record["status"] != "ok" or not rows or rows[0]["status"] != "ok":
         return None
-    metrics = rows[0]["metrics"]
-    if metric == "perplexity":
-        return math.exp(metrics["loss_nats"]["value"])
-    return metrics[metric]["value"] if metric in metrics else None
+    return value(rows[0]["metrics"], metric)

@@ -84,7 +84,8 @@ class _Stop:
         spec = self.job["job"]["spec"]
         if self.rows is None:
             self.rows = self.program.stop_rows(self.job)
-        found = value(score(model, self.rows, spec["eval"]["batch_tokens"]), self.options["metric"])
+        found = score(model, self.rows, spec["eval"]["batch_tokens"]).metrics()
+        found = value(found, self.options["metric"])
         model.train()
         scores.append({"step": step, "value": found})
         if "at_least" in self.options:
@@ -150,11 +151,11 @@ def score(model: Transformer, batch: dict, batch_tokens: int) -> Score:
     return found
 
 
-def value(found: Score, metric: str) -> float:
-    """The value of a metric of `KNOWN`."""
+def value(metrics: dict, metric: str) -> Optional[float]:
+    """The value of a metric of `KNOWN` in a row's metrics; None if they have none."""
     if metric == "perplexity":
-        return math.exp(found.metrics()["loss_nats"]["value"])
-    return found.metrics()[metric]["value"]
+        return math.exp(metrics["loss_nats"]["value"])
+    return metrics[metric]["value"] if metric in metrics else None
 
 
 def check_metric(metric: str, key: str) -> None:

@@ -280,7 +280,7 @@ fn verify_reads_the_records_that_values_were_chosen_by() {
     first.as_object_mut().unwrap().remove("seal");
     std::fs::write(&file, first.to_string()).unwrap();
     verify(1, "is not that of its directory: they differ in the scores");
-    // One that PyTorch trained has a spec of its own.
+    // The spec of a run that PyTorch trained is none of the program.
     let mut foreign = first.clone();
     foreign["run_id"] = serde_json::json!("0123456789abcdef");
     foreign["environment"]["burn"] = serde_json::json!("none: pytorch 2.9.0");

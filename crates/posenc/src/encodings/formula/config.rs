@@ -294,10 +294,16 @@ impl FormulaConfig {
             let mut hides_all = true;
             let distances = (0..=NEAR).map(f64::from).chain(FAR);
             for [d, t] in distances.flat_map(|d| before.iter().map(move |more| [d, d + more])) {
-                // As the model computes it.
-                let value = self.bias_at(&bias, shape, [d, t], [head, layer]) as f32;
-                hides_all &= value == f32::NEG_INFINITY;
-                if value.is_nan() || value == f32::INFINITY {
+                let value = self.bias_at(&bias, shape, [d, t], [head, layer]);
+                // Near as the model computes it. Far only what no length can have: a test that
+                // overflows f32 is recorded as diverged, and shorter ones need not be refused.
+                let value = if d <= f64::from(NEAR) {
+                    f64::from(value as f32)
+                } else {
+                    value
+                };
+                hides_all &= value == f64::NEG_INFINITY;
+                if value.is_nan() || value == f64::INFINITY {
                     let (head, layer) = (head + 1, layer + 1);
                     return refuse(
                         format!("is {value} at d = {d}, t = {t} in head {head} of layer {layer}"),
