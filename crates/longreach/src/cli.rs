@@ -74,6 +74,10 @@ pub fn main() -> ExitCode {
     if command != "worker" {
         limits::answer_aborts();
     }
+    if let Err(failure) = limits::check_memory() {
+        console::error(&failure);
+        return ExitCode::from(failure.exit as u8);
+    }
     // Ends here if a shell asks for completions.
     clap_complete::CompleteEnv::with_factory(Cli::command)
         .var(completions::VARIABLE)

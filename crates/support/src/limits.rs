@@ -13,6 +13,11 @@ use std::thread::{Builder, JoinHandle};
 const STACK: usize = 8 << 20;
 /// Memory that a process which is not short of it can get at any time, in bytes.
 const MARGIN: usize = 64 << 20;
+/// Memory that every command needs beyond its start, in bytes.
+const FIRST: usize = 16 << 20;
+/// Memory that the start of a thread takes beside its stack, in bytes. Where that fails the C
+/// library or Rust's ends the process by a signal.
+const BESIDE_STACK: usize = 1 << 20;
 
 /// Starts a thread.
 ///
@@ -22,9 +27,12 @@ const MARGIN: usize = 64 << 20;
 pub fn spawn<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Failure> {
-    Builder::new()
-        .spawn(f)
-        .map_err(|error| refused("a thread", &error))
+    let started = if has_memory(STACK + BESIDE_STACK) {
+        Builder::new().spawn(f)
+    } else {
+        Err(ErrorKind::OutOfMemory.into())
+    };
+    started.map_err(|error| refused("a thread", &error))
 }
 
 /// The failure of a thread or a process that the system does not start.
@@ -87,6 +95,10 @@ fn start_together(count: usize) -> io::Result<()> {
     let mut result = Ok(());
     let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..count {
+        if !has_memory(STACK + BESIDE_STACK) {
+            result = Err(ErrorKind::OutOfMemory.into());
+            break;
+        }
         let gate = gate.clone();
         let thread = Builder::new()
             .stack_size(STACK)
@@ -110,7 +122,7 @@ fn start_together(count: usize) -> io::Result<()> {
 pub fn after_panic() -> Option<Failure> {
     let help = "raise the limit, or use fewer --jobs or a --memory-limit; the same command \
                 continues";
-    if !has_memory() {
+    if !has_memory(MARGIN) {
         return Some(Failure::resources(format!(
             "this process gets no more memory (see above)\n  = help: {help}"
         )));
@@ -118,9 +130,26 @@ pub fn after_panic() -> Option<Failure> {
     check_threads().err()
 }
 
-fn has_memory() -> bool {
+/// Checks that there is memory for more than the start of this process. With less, the C library
+/// and Rust's end the process by a signal where a thread starts, before anything can be said.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if there is not.
+pub fn check_memory() -> Result<(), Failure> {
+    if has_memory(FIRST) {
+        return Ok(());
+    }
+    Err(Failure::resources(
+        "there is no memory to start with\n  = help: raise the limit (`ulimit -v`, or that of the \
+         control group)",
+    ))
+}
+
+/// Whether this process gets so many bytes.
+fn has_memory(count: usize) -> bool {
     let mut bytes = Vec::<u8>::new();
-    let got = bytes.try_reserve_exact(MARGIN).is_ok();
+    let got = bytes.try_reserve_exact(count).is_ok();
     // A compiler may leave out an allocation that nobody uses, and take it to succeed.
     std::hint::black_box(&bytes);
     got
@@ -153,7 +182,7 @@ pub fn aborts_are_bugs() {
 /// Called when this process panics. Whether it has memory, as for a backtrace; then aborts are bugs
 /// from now on.
 pub fn panicked() -> bool {
-    let has_memory = has_memory();
+    let has_memory = has_memory(MARGIN);
     if has_memory {
         aborts_are_bugs();
     }

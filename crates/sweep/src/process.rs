@@ -288,7 +288,7 @@ fn ending(status: ExitStatus, words: &str, outside: &Outside) -> Failure {
 /// What a signal means that ended a worker, and what to do.
 #[cfg(unix)]
 fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
-    use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ};
+    use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGXCPU, SIGXFSZ};
     const SAME: &str = "the same command continues from the last checkpoint";
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
     match signal {
@@ -297,12 +297,17 @@ fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
             let what = "the worker was killed from outside (signal 9)";
             (Exit::SomeFailed, format!("{what}{why}; {SAME}"))
         }
-        // The words of Rust's library, and of the C library.
-        SIGABRT if words.contains("memory allocation") || words.contains("out of memory") => (
-            Exit::Resources,
-            "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit"
-                .to_owned(),
-        ),
+        // The words of Rust's library, and of the C library. A thread that gets no memory while it
+        // starts ends by SIGSEGV after them.
+        SIGABRT | SIGSEGV
+            if words.contains("memory allocation") || words.contains("out of memory") =>
+        {
+            (
+                Exit::Resources,
+                "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit"
+                    .to_owned(),
+            )
+        }
         SIGXCPU => (
             Exit::SomeFailed,
             format!(
@@ -394,6 +399,7 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn what_the_system_did_is_named_where_it_is_known() {
+        const MEMORY: &str = "memory allocation of 8 bytes failed";
         let known = Outside::now();
         let killed = Outside {
             memory_kills: known.memory_kills.and_then(|count| count.checked_sub(1)),
@@ -406,15 +412,11 @@ mod tests {
             assert!(said.contains("the system killed a process"), "{said}");
         }
         for (signal, words, exit, part) in [
-            (
-                6,
-                "memory allocation of 8 bytes failed",
-                Exit::Resources,
-                "ran out of memory",
-            ),
+            (6, MEMORY, Exit::Resources, "out of memory"),
             (6, "", Exit::SomeFailed, "SIGABRT"),
             (7, "", Exit::SomeFailed, "check the disk"),
             (11, "", Exit::SomeFailed, "please report"),
+            (11, MEMORY, Exit::Resources, "out of memory"),
             (24, "", Exit::SomeFailed, "CPU time (signal 24, SIGXCPU)"),
             (25, "", Exit::Resources, "ulimit -f"),
         ] {
