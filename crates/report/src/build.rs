@@ -84,7 +84,7 @@ pub fn report(
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Report {
         files,
-        summary: render::terminal(&document),
+        summary: render::terminal(&document, spec.width),
     })
 }
 

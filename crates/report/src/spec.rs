@@ -53,6 +53,9 @@ pub struct ReportSpec {
     pub timings: BTreeMap<(String, String), RunTimings>,
     /// Further notes, printed at the end of the report.
     pub notes: Vec<String>,
+    /// Columns of the terminal that [`Report::summary`](crate::Report::summary) is printed on: a
+    /// table that is wider leaves its intervals to the report. None leaves nothing out.
+    pub width: Option<usize>,
 }
 
 /// What a run cost on the machine that ran it. It is no part of a record, which does not depend on
@@ -104,6 +107,7 @@ impl Default for ReportSpec {
             configs: BTreeMap::new(),
             timings: BTreeMap::new(),
             notes: Vec::new(),
+            width: None,
         }
     }
 }

@@ -14,6 +14,11 @@ pub fn print(text: &str) {
     let _ = writeln!(stdout, "{}", plain(text)).and_then(|()| stdout.flush());
 }
 
+/// The columns of the terminal on standard output; none where it is no terminal.
+pub fn width() -> Option<usize> {
+    Table::new().width().map(usize::from)
+}
+
 /// Clears the screen of a terminal, for what is printed again and again.
 pub fn clear_screen() {
     let mut stdout = std::io::stdout().lock();

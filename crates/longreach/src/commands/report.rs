@@ -112,6 +112,7 @@ pub fn run(mut arguments: Args) -> Result<Exit, Failure> {
         claims: claims.unwrap_or_default(),
         assertions: arguments.assertions,
         order: orders.collect::<Result<Vec<_>, _>>()?.concat(),
+        width: console::width(),
         ..ReportSpec::default()
     };
     console::print(&from_directories(&arguments, spec)?);

@@ -4,8 +4,9 @@ use crate::document::{Document, Mark, Table};
 use records::text::{printable, ruled_table};
 use std::fmt::Write as _;
 
-/// The finding and the leading table of each setting.
-pub(crate) fn terminal(document: &Document) -> String {
+/// The finding and the leading table of each setting. Tables wider than `width` columns leave their
+/// intervals out and say so.
+pub(crate) fn terminal(document: &Document, width: Option<usize>) -> String {
     let mut out = String::new();
     for section in &document.sections {
         if !out.is_empty() {
@@ -17,7 +18,14 @@ pub(crate) fn terminal(document: &Document) -> String {
             printable(&section.lead.title),
             printable(&section.name)
         );
-        let _ = writeln!(out, "{}", table(&section.lead));
+        let whole = table(&section.lead, true);
+        let is_wide = |width| whole.lines().any(|line| line.chars().count() > width);
+        if width.is_some_and(is_wide) {
+            let _ = writeln!(out, "{}", table(&section.lead, false));
+            out.push_str("the 95 % intervals do not fit here: the report has them\n");
+        } else {
+            let _ = writeln!(out, "{whole}");
+        }
         for remark in &section.lead.remarks {
             let _ = writeln!(out, "{}", printable(remark));
         }
@@ -43,8 +51,8 @@ pub(crate) fn terminal(document: &Document) -> String {
     out
 }
 
-/// The leading table of a section, its best cells starred.
-fn table(lead: &Table) -> String {
+/// The leading table of a section, its best cells starred, with or without intervals.
+fn table(lead: &Table, intervals: bool) -> String {
     let mut table = ruled_table();
     table.force_no_tty();
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
@@ -52,7 +60,8 @@ fn table(lead: &Table) -> String {
     for row in &lead.rows {
         table.add_row(row.iter().map(|c| {
             let best = if c.mark == Mark::Best { " *" } else { "" };
-            format!("{}{best}", printable(&c.text))
+            let end = c.interval_at.filter(|_| !intervals).unwrap_or(c.text.len());
+            format!("{}{best}", printable(c.text[..end].trim_end()))
         }));
     }
     for column in table.column_iter_mut().skip(1) {

@@ -68,6 +68,44 @@ fn both() -> (Vec<RunRecord>, Vec<RunRecord>) {
 }
 
 #[test]
+fn a_narrow_terminal_gets_the_means_without_their_intervals() {
+    let (results, _) = both();
+    let of = |width| {
+        let spec = ReportSpec { width, ..spec(&[]) };
+        report(&results, &[], &spec).unwrap().summary
+    };
+    let whole = of(None);
+    let table = |summary: &str| -> Vec<String> {
+        let lines = summary.lines().skip_while(|line| !line.starts_with('─'));
+        lines
+            .take_while(|line| line.starts_with(['─', ' ']))
+            .map(String::from)
+            .collect()
+    };
+    let widest = table(&whole)
+        .iter()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap();
+    assert_eq!(of(Some(widest)), whole);
+    let narrow = of(Some(widest - 1));
+    let rows = table(&narrow);
+    assert_eq!(rows.len(), table(&whole).len());
+    assert!(
+        rows.iter()
+            .all(|row| !row.contains('[') && row.chars().count() < widest)
+    );
+    assert!(narrow.contains("intervals do not fit"), "{narrow}");
+    // The means themselves stay.
+    for (row, all) in rows.iter().zip(table(&whole)) {
+        assert!(
+            row.split_whitespace()
+                .all(|word| word.starts_with('─') || all.contains(word))
+        );
+    }
+}
+
+#[test]
 fn a_method_whose_score_moves_is_still_learning() {
     let (_, all) = both();
     let report = report(&all, &[], &spec(&[Format::Md, Format::Csv])).unwrap();

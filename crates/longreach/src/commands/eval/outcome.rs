@@ -46,6 +46,7 @@ impl Outcome {
             .collect();
         let spec = ReportSpec {
             formats: [].into(),
+            width: support::console::width(),
             ..ReportSpec::default()
         };
         let summary = report(&records, &[], &spec)

@@ -11,6 +11,7 @@ pub fn spec_of(config: &Config) -> ReportSpec {
         order,
         claims: claims.clone(),
         assertions,
+        width: support::console::width(),
         ..ReportSpec::default()
     }
 }
