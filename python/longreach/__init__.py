@@ -422,7 +422,7 @@ def _check(config):
         raise Unsupported(f"attention {config['attention']!r}; allowed: softmax")
     known = {
         "vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "mlp", "d_ff", "norm",
-        "activation", "tied_head", "dropout", "embedding_std", "qk_norm", "attention", "mask", "matmul", "pe",
+        "activation", "tied_head", "dropout", "embedding_std", "matrix_std", "qk_norm", "attention", "mask", "matmul", "pe",
         "positions", "coordinates", "feature_map", "normalizer",
     }  # fmt: skip
     unknown = sorted(set(config) - known)

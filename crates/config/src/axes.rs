@@ -239,6 +239,17 @@ fn max_runs(source: &Source) -> Result<u64, Diagnostic> {
     }
 }
 
+/// The lists of `select.over`: how many values, and where.
+fn tried(source: &Source) -> Vec<(usize, KeyPath)> {
+    let over = source.get(SELECT).and_then(|select| select.get(OVER));
+    let lists = over.and_then(Value::as_table).into_iter().flatten();
+    let lists = lists.filter_map(|(key, list)| {
+        let path = KeyPath::new([SELECT, OVER, key.as_str()]);
+        Some((list.as_array()?.len(), path))
+    });
+    lists.collect()
+}
+
 fn check_product(
     source: &Source,
     axes: &[(&String, Vec<KeyPath>, &Vec<Value>)],
@@ -255,16 +266,26 @@ fn check_product(
     }
     const SHOWN: usize = 6;
     let count = all.map_or("over 10^38".to_owned(), |all| all.to_string());
-    // The longest factor, if it came from an argument; the table otherwise.
+    // The longest factor, if it came from an argument or is tried by the selection; the table
+    // otherwise.
     let factors = axes
         .iter()
         .map(|(key, _, array)| (array.len(), METHODS.path(&[key.as_str()])));
-    let longest = factors
-        .chain([(runs, KeyPath::new(["seeds"]))])
-        .max_by_key(|(len, _)| *len);
-    let given = longest
-        .map(|(_, path)| source.origins().find(&path))
-        .filter(|found| found.exact && found.argument.is_some());
+    let seeds = source.get("seeds").and_then(Value::as_array);
+    let tried = tried(source);
+    let is_tried = |path: &KeyPath| tried.iter().any(|(_, key)| key == path);
+    let (_, longest) = factors
+        .chain([(seeds.map_or(runs, Vec::len), KeyPath::new(["seeds"]))])
+        .chain(tried.clone())
+        .max_by_key(|(len, _)| *len)
+        .unwrap_or_default();
+    let found = source.origins().find(&longest);
+    let given = (found.exact && (found.argument.is_some() || is_tried(&longest))).then_some(found);
+    let key = if is_tried(&longest) {
+        longest.to_string()
+    } else {
+        AXES.to_owned()
+    };
     let place = match given {
         Some(found) => source.origins().value_place(&found),
         None if axes.is_empty() => source.document().whole(),
@@ -289,7 +310,7 @@ fn check_product(
         format!("{count} runs are more than `{MAX_RUNS}` = {max_runs}"),
     );
     let error = error
-        .with_key(AXES)
+        .with_key(key)
         .with_note(factors.join(" x "))
         .with_allowed(format!("at most {max_runs} runs"));
     Err(error.with_help(format!(

@@ -2,7 +2,7 @@
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
 use crate::heads::{is_trained, transform_qk, wide_attention};
-use crate::init::fan_in;
+use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
@@ -73,12 +73,12 @@ impl Attention {
             qkv: init.param(
                 "qkv",
                 [shape.d_model, 3 * inner],
-                Distribution::Normal(fan_in(shape.d_model)),
+                Distribution::Normal(matrix_std(config, shape.d_model)),
             ),
             output: init.param(
                 "output",
                 [inner, shape.d_model],
-                Distribution::Normal(fan_in(inner) / depth),
+                Distribution::Normal(matrix_std(config, inner) / depth),
             ),
             q_norm: norm("q_norm"),
             k_norm: norm("k_norm"),

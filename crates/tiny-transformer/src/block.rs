@@ -3,7 +3,7 @@
 
 use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
-use crate::init::fan_in;
+use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
@@ -101,9 +101,14 @@ impl Mlp {
         let depth = (config.residual_sums() as f64).sqrt();
         let gated = config.activation == Activation::Swiglu;
         Self {
-            up: init.param("up", [d, ff], Distribution::Normal(fan_in(d))),
-            gate: gated.then(|| init.param("gate", [d, ff], Distribution::Normal(fan_in(d)))),
-            down: init.param("down", [ff, d], Distribution::Normal(fan_in(ff) / depth)),
+            up: init.param("up", [d, ff], Distribution::Normal(matrix_std(config, d))),
+            gate: gated
+                .then(|| init.param("gate", [d, ff], Distribution::Normal(matrix_std(config, d)))),
+            down: init.param(
+                "down",
+                [ff, d],
+                Distribution::Normal(matrix_std(config, ff) / depth),
+            ),
             matmul: config.matmul,
         }
     }

@@ -153,6 +153,11 @@ pub struct TransformerConfig {
     pub dropout: f64,
     /// Standard deviation of the initial embedding.
     pub embedding_std: f64,
+    /// Standard deviation of initial matrices, divided by the root of the number of residual sums
+    /// for those that write to the residual stream; none: that of PyTorch's linear layers,
+    /// `1 / sqrt(3 fan_in)`. GPT-2 has 0.02.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub matrix_std: Option<f64>,
     /// Normalisation of queries and keys.
     #[serde(default, skip_serializing_if = "is_default")]
     pub qk_norm: QkNorm,
@@ -189,6 +194,7 @@ impl Default for TransformerConfig {
             tied_head: false,
             dropout: 0.0,
             embedding_std: 0.02,
+            matrix_std: None,
             qk_norm: QkNorm::default(),
             attention: AttentionKind::default(),
             mask: Mask::default(),
@@ -262,6 +268,7 @@ impl TransformerConfig {
         with_tied_head tied_head: bool;
         with_dropout dropout: f64;
         with_embedding_std embedding_std: f64;
+        with_matrix_std matrix_std: Option<f64>;
         with_qk_norm qk_norm: QkNorm;
         with_attention attention: AttentionKind;
         with_mask mask: Mask;
@@ -338,6 +345,13 @@ impl TransformerConfig {
                 1e-6,
                 10.0,
                 "the default is 0.02",
+            ),
+            (
+                "matrix_std",
+                self.matrix_std.unwrap_or(1.0),
+                1e-6,
+                10.0,
+                "GPT-2 has 0.02",
             ),
         ] {
             if !value.is_finite() || !(low..=high).contains(&value) {

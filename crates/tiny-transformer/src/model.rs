@@ -3,7 +3,7 @@
 use crate::block::Block;
 use crate::config::{Mask, TransformerConfig};
 use crate::heads::context;
-use crate::init::fan_in;
+use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
 use crate::norm::Norm;
 use crate::pass::{Cache, Pass, Past};
@@ -69,8 +69,13 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
                 .map(|layer| Block::new(config, &blocks.scope(layer)))
                 .collect(),
             final_norm: Norm::new(config.norm, d, &init.scope("final_norm")),
-            head: (!config.tied_head)
-                .then(|| init.param("head", [d, vocab], Distribution::Normal(fan_in(d)))),
+            head: (!config.tied_head).then(|| {
+                init.param(
+                    "head",
+                    [d, vocab],
+                    Distribution::Normal(matrix_std(config, d)),
+                )
+            }),
             groups: 1,
             mask: config.mask,
             matmul: config.matmul,

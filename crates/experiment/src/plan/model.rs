@@ -43,6 +43,8 @@ config::options! {
         => Number(0.0, 0.99), "0.1", "Probability of zeroing an element after the embedding and after each half of a block, in training.";
     embedding_std: f64 = 0.02
         => Number(1e-6, 10.0), "1.0", "Standard deviation of the initial embedding.";
+    matrix_std: Option<f64> = or("1 / sqrt(3 fan_in)")
+        => Number(1e-6, 10.0), "0.02", "Standard deviation of initial matrices, as GPT-2's 0.02; those that write to the residual stream are divided by the root of the number of residual sums.";
     qk_norm: QkNorm = unset(r#""none""#)
         => Name(&["none", "layer_norm", "rms_norm"]), r#""rms_norm""#, "Normalisation of every head's queries and keys, before the encoding.";
     attention: AttentionKind = unset(r#""softmax""#)
@@ -184,6 +186,7 @@ pub(super) fn transformer(
         .with_tied_head(written.tied_head)
         .with_dropout(written.dropout)
         .with_embedding_std(written.embedding_std)
+        .with_matrix_std(written.matrix_std)
         .with_attention(written.attention)
         .with_mask(written.mask)
         .with_feature_map(written.feature_map)

@@ -81,6 +81,7 @@ fn a_key_of_a_new_config_is_listed_with_its_default() {
                 "# max_runs",
                 "# head_dim",
                 "# d_ff",
+                "# matrix_std",
                 "# start_from",
                 "# warmup",
                 "# last_tokens",

@@ -266,6 +266,32 @@ fn models_that_differ_in_their_encoding_share_all_other_weights() {
 }
 
 #[test]
+fn matrices_start_with_the_deviation_that_is_asked_for() {
+    let config = small(NormKind::LayerNorm, Activation::Swiglu, false);
+    let of = |config: &TransformerConfig| weights(&model(config, &of_kind("nope"), &device()));
+    let (default, asked) = (of(&config), of(&config.clone().with_matrix_std(Some(0.02))));
+    let mut scaled = 0;
+    for (path, values) in &default {
+        let fan_in = match path.rsplit('.').next() {
+            Some("qkv" | "up" | "gate" | "head") => config.d_model,
+            Some("output") => config.n_heads * config.head_dim,
+            Some("down") => config.d_ff,
+            _ => {
+                assert_eq!(values, &asked[path], "{path}");
+                continue;
+            }
+        };
+        scaled += 1;
+        let ratio = 0.02 * (3.0 * fan_in as f64).sqrt();
+        for (value, other) in values.1.iter().zip(&asked[path].1) {
+            let wanted = value * ratio;
+            assert!((other - wanted).abs() < 1e-6 * wanted.abs(), "{path}");
+        }
+    }
+    assert_eq!(scaled, 5 * config.n_layers + 1);
+}
+
+#[test]
 fn another_encoding_keeps_the_weights() {
     let config = small(NormKind::RmsNorm, Activation::Gelu, true);
     let trained = model(&config, &of_kind("rope"), &device());
@@ -321,6 +347,8 @@ fn sizes_that_make_no_model_are_refused_by_key() {
         ("dropout", -0.1),
         ("embedding_std", 0.0),
         ("embedding_std", 11.0),
+        ("matrix_std", 0.0),
+        ("matrix_std", 11.0),
     ] {
         assert_eq!(
             changed(key, json!(bad))

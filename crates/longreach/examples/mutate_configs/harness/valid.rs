@@ -42,6 +42,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &["a value twice"],
         "heads may have one slope",
     ),
+    (
+        &["pe:by_head.heads"],
+        &["a value twice"],
+        "two parts may have as many heads",
+    ),
     (&["pe:path.kernel"], &["zero"], "no convolution"),
     (&["pe:on_axis.axis"], &["zero"], "axes count from 0"),
     (&["pe:by_layer.pattern[]"], &["zero"], "parts count from 0"),
