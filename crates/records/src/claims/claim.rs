@@ -102,12 +102,19 @@ pub struct Published {
     /// The kinds of task to compare it with; empty for every one.
     #[serde(default)]
     pub tasks: Vec<String>,
+    /// The experiment to compare it with; none for every one.
+    #[serde(default)]
+    pub experiment: Option<String>,
     /// Our metric to compare it with: higher must mean the same in both.
     pub metric: String,
     /// Its training length. If given, lengths are compared as multiples of the training lengths;
     /// otherwise they must be equal.
     #[serde(default)]
     pub train_len: Option<usize>,
+    /// Where the source counts only seeds that fit the training length: the score by which
+    /// `train.stop` ended their training. None if it counts all.
+    #[serde(default)]
+    pub fitted: Option<f64>,
     /// The numbers.
     pub numbers: Vec<PublishedNumber>,
 }
@@ -122,6 +129,9 @@ pub struct PublishedNumber {
     pub length: usize,
     /// The number.
     pub value: f64,
+    /// The scores of the seeds that it is the mean of, where the source gives them.
+    #[serde(default)]
+    pub seeds: Vec<f64>,
 }
 
 impl Claims {
@@ -140,11 +150,28 @@ impl Claims {
         for (at, table) in self.published.iter().enumerate() {
             for (i, number) in table.numbers.iter().enumerate() {
                 let hint = within_text(&number.method);
-                finite(number.value, &hint)
-                    .map_err(|error| error.within(&format!("published.{at}.numbers.{i}")))?;
+                let within = |error: Invalid| error.within(&format!("published.{at}.numbers.{i}"));
+                finite(number.value, &hint).map_err(within)?;
+                number.check_seeds(&hint).map_err(within)?;
             }
         }
         Ok(())
+    }
+}
+
+impl PublishedNumber {
+    /// Checks that the number can be the mean of its seeds.
+    fn check_seeds(&self, hint: &str) -> Result<(), Invalid> {
+        let (low, high) = super::beside::range(&self.seeds);
+        if self.seeds.is_empty() || (low..=high).contains(&self.value) {
+            return Ok(());
+        }
+        let problem = format!(
+            "are from {low} to {high}, and their mean is not {}",
+            self.value
+        );
+        let allowed = "scores whose mean is `value`";
+        Err(Invalid::new("seeds", "", &problem, allowed, hint))
     }
 }
 

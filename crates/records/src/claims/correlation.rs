@@ -1,7 +1,7 @@
 //! Rank correlation of published numbers with ours.
 
 use super::claim::{Claims, Published};
-use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method, is_task};
+use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method};
 use crate::record::RunRecord;
 use crate::stats::{Correlation, spearman};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +32,7 @@ impl Claims {
         let mut out = Vec::new();
         for table in &self.published {
             let lengths: BTreeSet<usize> = table.numbers.iter().map(|n| n.length).collect();
-            for place in settings
-                .iter()
-                .filter(|p| is_task(&table.tasks, &p.setting))
-            {
+            for place in settings.iter().filter(|place| table.is_of(place)) {
                 let columns = lengths
                     .iter()
                     .filter_map(|&length| column(table, length, place, &self.aliases));
@@ -57,13 +54,7 @@ fn column(
     aliases: &BTreeMap<String, Vec<String>>,
 ) -> Option<Column> {
     let setting = &place.setting;
-    let ours = match table.train_len {
-        Some(train) => {
-            let times = length as f64 / train.max(1) as f64;
-            (times * setting.task.train_len as f64).round() as usize
-        }
-        None => length,
-    };
+    let ours = table.our_length(length, setting.task.train_len);
     let numbers = table.numbers.iter();
     let numbers = numbers.filter(|n| n.length == length && n.value.is_finite());
     let both = numbers.filter_map(|number| {

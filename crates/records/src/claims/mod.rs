@@ -19,11 +19,13 @@
 //! needed.rs              bounds
 //! evaluate.rs            comparisons of numbers with bounds
 //! verdict.rs             verdicts and outcomes
+//! beside.rs              published numbers of single seeds beside ours
 //! correlation.rs         rank correlation with published numbers
 //! assertions.rs          findings that a correct suite reproduces
 //! ```
 
 mod assertions;
+mod beside;
 mod claim;
 mod correlation;
 mod evaluate;
@@ -33,6 +35,7 @@ mod needed;
 mod verdict;
 
 pub use assertions::{Assertion, AssertionOutcome, AssertionResult, Assertions};
+pub use beside::{Beside, range};
 pub use claim::{Claim, Claims, Kind, Published, PublishedNumber};
 pub use correlation::Column;
 pub use experiment_setting::{ExperimentSetting, experiment_settings};

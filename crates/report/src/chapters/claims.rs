@@ -4,7 +4,7 @@ use super::numbers::{
     ChapterFiles, CsvFile, MOST_NUMBERS, NUMBER_HEAD, RULE, number, number_rows, or_dash, sentences,
 };
 use crate::document::{Cell, Chapter, Layout, Table};
-use records::claims::{Claims, Column, Outcome, Verdict, counts};
+use records::claims::{Beside, Claims, Column, Outcome, Verdict, counts, range};
 use records::metric;
 use records::record::RunRecord;
 use records::stats::{Correlation, MOST_EXACT};
@@ -40,6 +40,8 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
     let lists = LISTS
         .iter()
         .filter_map(|(verdict, slug, what)| claim_table(claims, &outcomes, *verdict, slug, what));
+    let beside = claims.beside(records);
+    let beside = (!beside.is_empty()).then(|| beside_table(&beside));
     let correlated = (!columns.is_empty()).then(|| correlation_tables(&columns));
     let summary = if claims.claims.is_empty() {
         String::new()
@@ -51,7 +53,11 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
             name: "Against the source".into(),
             slug: "against-the-source".into(),
             summary,
-            tables: lists.chain(correlated.into_iter().flatten()).collect(),
+            tables: beside
+                .into_iter()
+                .chain(lists)
+                .chain(correlated.into_iter().flatten())
+                .collect(),
             is_first: true,
         },
         csv: vec![claims_csv(claims, &outcomes), correlations_csv(&columns)],
@@ -181,6 +187,62 @@ fn correlations_csv(columns: &[Column]) -> CsvFile {
             "p",
         ],
         rows: rows.collect(),
+    }
+}
+
+/// Published numbers of single seeds and ours.
+fn beside_table(all: &[Beside]) -> Table {
+    let met = all.iter().filter(|beside| beside.is_met()).count();
+    let row = |beside: &Beside| {
+        let text =
+            |value: f64| metric::number(value, metric::decimals(&beside.metric, value).max(4));
+        let of = |values: &[f64]| {
+            let (low, high) = range(values);
+            format!("{} to {}", text(low), text(high))
+        };
+        let (ours, theirs) = beside.means();
+        let unfitted = match beside.unfitted {
+            0 => String::new(),
+            n => format!(" ({n} did not fit)"),
+        };
+        [
+            beside.source.clone(),
+            beside.place.clone(),
+            beside.method.clone(),
+            format!("{} / {}", beside.lengths.0, beside.lengths.1),
+            format!("{}, {}", text(theirs), of(&beside.theirs)),
+            beside.theirs.len().to_string(),
+            format!("{}, {}", text(ours), of(&beside.ours)),
+            format!("{}{unfitted}", beside.ours.len()),
+            if beside.is_met() { "met" } else { "not met" }.into(),
+        ]
+        .map(Cell::from)
+        .to_vec()
+    };
+    let columns = [
+        "source",
+        "where",
+        "method",
+        "length",
+        "published",
+        "seeds",
+        "ours",
+        "seeds",
+        "",
+    ];
+    Table {
+        slug: "published-seeds".into(),
+        title: format!("Published numbers met ({met} of {})", all.len()),
+        caption: "Published scores whose seeds are known, and ours: the mean, and the smallest to \
+                  the largest of the seeds; lengths as published / ours."
+            .into(),
+        notes: "Met: our mean lies within the seeds of the source. Where the source counts only \
+                seeds that fit the training length, so do we."
+            .into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: all.iter().map(row).collect(),
+        layout: Layout::Prose,
+        ..Table::default()
     }
 }
 

@@ -60,6 +60,91 @@ fn three() -> Vec<RunRecord> {
     ])
 }
 
+/// Numbers of one table, each with its seeds, beside ours of [`three`].
+fn seeds_of(fitted: Option<f64>) -> Claims {
+    let number = |method: &str, length: usize, value: f64, seeds: [f64; 2]| json!({ "method": method, "length": length, "value": value, "seeds": seeds });
+    let mut table = json!({ "source": "s, table 1", "metric": "exact_match", "fitted": fitted, "numbers": [
+        number("a", 32, 0.8, [0.7, 0.9]), number("b", 32, 0.91, [0.9, 0.92]), number("d", 32, 0.5, [0.5, 0.5]),
+        { "method": "c", "length": 16, "value": 0.7 }
+    ] });
+    table["experiment"] = three()[0].experiment.clone().into();
+    let mut other = table.clone();
+    other["experiment"] = "another".into();
+    let published = [table, other].map(|table| serde_json::from_value(table).unwrap());
+    Claims {
+        published: published.into(),
+        ..Claims::default()
+    }
+}
+
+#[test]
+fn published_seeds_stand_beside_ours() {
+    let found = seeds_of(None).beside(&three());
+    let short: Vec<_> = found
+        .iter()
+        .map(|b| {
+            (
+                b.method.as_str(),
+                b.lengths,
+                b.ours.clone(),
+                b.unfitted,
+                b.is_met(),
+            )
+        })
+        .collect();
+    // The means of ours are 0.85 and 0.8. The other experiment and method d have no records, and c
+    // lists no seeds.
+    assert_eq!(
+        short,
+        [
+            ("a", (32, 32), vec![0.95, 0.75, 0.85], 0, true),
+            ("b", (32, 32), vec![0.90, 0.70, 0.80], 0, false),
+        ]
+    );
+    // Seeds count that their stop ended: the second of a and all of b.
+    let mut records = three();
+    for run in records
+        .iter_mut()
+        .filter(|run| run.labels[0].text == "a" && run.seed != 1)
+    {
+        run.train.stop_scores =
+            vec![serde_json::from_value(json!({ "step": 1, "value": 0.99 })).unwrap()];
+    }
+    for run in records
+        .iter_mut()
+        .filter(|run| run.train.stop_scores.is_empty())
+    {
+        run.train.stop_scores =
+            vec![serde_json::from_value(json!({ "step": 1, "value": 1.0 })).unwrap()];
+    }
+    let found = seeds_of(Some(1.0)).beside(&records);
+    assert_eq!(
+        (found[0].ours.clone(), found[0].unfitted, found[0].is_met()),
+        (vec![0.75], 2, true)
+    );
+    assert_eq!((found[1].ours.len(), found[1].unfitted), (3, 0));
+    // A mean outside its seeds is a slip of who copied it.
+    let mut wrong = seeds_of(None);
+    wrong.published[1].numbers[0].value = 0.95;
+    let error = wrong.check().unwrap_err();
+    assert_eq!(error.key, "published.1.numbers.0.seeds");
+    let spec = ReportSpec {
+        claims: seeds_of(None),
+        ..ReportSpec::default()
+    };
+    let page = text(&three(), &spec, "report.md");
+    assert!(
+        page.contains("### Published numbers met (1 of 2)"),
+        "{page}"
+    );
+    assert!(
+        page.contains(
+            "| a | 32 / 32 | 0.8000, 0.7000 to 0.9000 | 2 | 0.8500, 0.7500 to 0.9500 | 3 | met |"
+        ),
+        "{page}"
+    );
+}
+
 #[test]
 fn methods_go_by_their_whole_labels() {
     let label = format!(

@@ -1,0 +1,119 @@
+//! Published numbers of single seeds beside ours.
+
+use super::claim::{Claims, Published, PublishedNumber};
+use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method, is_task};
+use crate::record::RunRecord;
+use crate::stats;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A published number whose seeds are known, and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beside {
+    /// Where it is published.
+    pub source: String,
+    /// The experiment, and the setting where it has several.
+    pub place: String,
+    /// The method, by our name.
+    pub method: String,
+    /// The metric.
+    pub metric: String,
+    /// The published length and ours.
+    pub lengths: (usize, usize),
+    /// The published score of each seed.
+    pub theirs: Vec<f64>,
+    /// Our score of each seed that counts; at least one.
+    pub ours: Vec<f64>,
+    /// Our seeds that do not count, as the source counts only those that fit.
+    pub unfitted: usize,
+}
+
+impl Beside {
+    /// Our mean, and that of the source.
+    pub fn means(&self) -> (f64, f64) {
+        let mean = |values| stats::mean(values).unwrap_or(f64::NAN);
+        (mean(&self.ours), mean(&self.theirs))
+    }
+
+    /// Whether our mean lies within the source's seeds.
+    pub fn is_met(&self) -> bool {
+        let (low, high) = range(&self.theirs);
+        let (ours, _) = self.means();
+        // Means of equal scores may differ from them in the last bit.
+        (low - 1e-9..=high + 1e-9).contains(&ours)
+    }
+}
+
+/// The smallest and the largest.
+pub fn range(values: &[f64]) -> (f64, f64) {
+    let start = (f64::INFINITY, f64::NEG_INFINITY);
+    let widen = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
+    values.iter().fold(start, widen)
+}
+
+impl Claims {
+    /// Every published number that lists its seeds beside ours, in every experiment and setting
+    /// that has its method at its length.
+    pub fn beside(&self, records: &[RunRecord]) -> Vec<Beside> {
+        let settings = experiment_settings(records);
+        let of_table = |table: &'_ Published| {
+            let places = settings.iter().filter(|place| table.is_of(place));
+            let all = places.flat_map(|place| {
+                let numbers = table.numbers.iter();
+                numbers.filter_map(|number| beside(table, number, place, &self.aliases))
+            });
+            all.collect::<Vec<_>>()
+        };
+        self.published.iter().flat_map(of_table).collect()
+    }
+}
+
+impl Published {
+    /// Whether its numbers are compared with those of this setting.
+    pub(super) fn is_of(&self, place: &ExperimentSetting<'_>) -> bool {
+        let is_named = |run: &RunRecord| self.experiment.as_ref() == Some(&run.experiment);
+        let mut runs = place.setting.groups.iter().flat_map(|group| &group.runs);
+        is_task(&self.tasks, &place.setting)
+            && (self.experiment.is_none() || runs.any(|run| is_named(run)))
+    }
+
+    /// Our test length for one of its lengths.
+    pub(super) fn our_length(&self, length: usize, train_len: usize) -> usize {
+        self.train_len.map_or(length, |theirs| {
+            let times = length as f64 / theirs.max(1) as f64;
+            (times * train_len as f64).round() as usize
+        })
+    }
+}
+
+fn beside(
+    table: &Published,
+    number: &PublishedNumber,
+    place: &ExperimentSetting<'_>,
+    aliases: &BTreeMap<String, Vec<String>>,
+) -> Option<Beside> {
+    let setting = &place.setting;
+    let method = find_method(setting, &number.method, aliases)?;
+    let length = table.our_length(number.length, setting.task.train_len);
+    let runs = setting.groups[method.group].runs.iter();
+    let is_unfitted = |run: &RunRecord| {
+        let last = run.train.stop_scores.last().and_then(|score| score.value);
+        table
+            .fitted
+            .is_some_and(|least| last.is_none_or(|score| score < least))
+    };
+    let unfitted = runs.filter(|run| is_unfitted(run)).map(|run| run.seed);
+    let unfitted: BTreeSet<u64> = unfitted.collect();
+    let all = setting.point(method, &table.metric, length).values;
+    let ours = all.iter().filter(|(seed, _)| !unfitted.contains(seed));
+    let ours: Vec<f64> = ours.map(|(_, score)| *score).collect();
+    (!ours.is_empty() && !number.seeds.is_empty()).then(|| Beside {
+        source: table.source.clone(),
+        place: place.name.clone(),
+        method: method.name.clone(),
+        metric: table.metric.clone(),
+        lengths: (number.length, length),
+        theirs: number.seeds.clone(),
+        unfitted: all.len() - ours.len(),
+        ours,
+    })
+}
