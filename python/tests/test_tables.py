@@ -153,6 +153,23 @@ class Tables(unittest.TestCase):
             with self.assertRaisesRegex(TableError, "read positions only"):
                 longreach.load(run, "trained", 16)
 
+    def test_a_state_dict_of_pytorch_starts_a_training(self):
+        import longreach
+        import torch
+        from safetensors.torch import save_file
+
+        [run] = self.train("from", ['{ kind = "t5" }'])
+        model = longreach.load(run)
+        with torch.no_grad():
+            model.head.mul_(2.0)
+        file = run / "mine.safetensors"
+        save_file(model.state_dict(), str(file))
+        still = ["train.lr=1e-12", "train.adamw.weight_decay=0.0", f"train.start_from='{file}'"]
+        [after] = self.train("after", ['{ kind = "t5" }'], *still)
+        tokens = torch.randint(256, (2, 16))
+        far = (longreach.load(after)(tokens) - model(tokens)).abs().max().item()
+        self.assertLess(far, 1e-6)
+
     def test_tables_that_do_not_fit_are_refused(self):
         import longreach
         import torch

@@ -243,14 +243,15 @@ impl RunRecord {
 
     /// The spec of the method that this run is one seed of: the resolved spec without the seed, and
     /// without what differs between seeds by construction. A warm start is named by the method
-    /// of the run it started from, `train.start_from.from`, instead of that run's id and weights.
+    /// of the run it started from, `train.start_from.from`, instead of that run's id and weights;
+    /// all seeds start from the same file, whose weights name it.
     pub fn method_spec(&self) -> Map<String, Value> {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");
         if let Some(start) = crate::spec::warm_start_mut(&mut spec) {
             // Every seed starts from another run; the method is what those runs have in common.
-            for by_seed in ["run_id", "weights_blake3"] {
-                start.shift_remove(by_seed);
+            if start.shift_remove("run_id").is_some() {
+                start.shift_remove("weights_blake3");
             }
             if let Some(from) = &self.started_from {
                 start.insert("from".into(), Value::Object(from.clone()));

@@ -18,6 +18,7 @@
 //! stopping.rs      train.stop: when its scores are taken, what they cost, and mistakes
 //! stages.rs        positions and encodings of stages
 //! warm_start.rs    train.start_from
+//! start_file.rs    a file of weights to start from
 //! job_check.rs     the checks of a configuration on a job
 //! record_size.rs   the size of the record that a run will have
 //! eval.rs          [eval]: scores and the tokens they cost
@@ -55,6 +56,7 @@ mod sections;
 mod select;
 pub mod selection;
 pub mod stages;
+mod start_file;
 mod stopping;
 pub mod surroundings;
 mod task;

@@ -134,9 +134,10 @@ impl Planner {
         let place = (self.directory.as_path(), self.runs);
         let found = warm_start(cell, written, place, model, first, seed)?;
         let (start_from, rest) = found
-            .map(|found| (found.start, (found.directory, found.method)))
+            .map(|found| (found.start, (found.place, found.method)))
             .unzip();
         let (start_dir, started_from) = rest.unzip();
+        let started_from = started_from.flatten();
         let spec = RunSpec {
             task: written.task.clone(),
             corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),

@@ -1,7 +1,8 @@
-//! `train.start_from`: the run whose weights a training starts from.
+//! `train.start_from`: the run, or the file, whose weights a training starts from.
 
 use super::before::StartingRun;
 use super::sections::Experiment;
+use super::start_file;
 use crate::spec::{Job, ModelSpec, WarmStart};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
@@ -17,12 +18,12 @@ pub type RecordedRun = (PathBuf, Job, RunRecord);
 /// The recorded runs of a seed below a directory that ended well.
 pub type RunsOfSeed = fn(&Path, u64) -> io::Result<Vec<RecordedRun>>;
 
-/// A run to start from.
+/// A run or a file to start from.
 pub(super) struct FoundStart {
     pub(super) start: WarmStart,
-    pub(super) directory: PathBuf,
-    /// The method it is a seed of, for the record.
-    pub(super) method: serde_json::Map<String, serde_json::Value>,
+    pub(super) place: PathBuf,
+    /// The method that a run is a seed of, for the record.
+    pub(super) method: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// What defaults need of the runs that a training starts from: one for each seed, all of one length
@@ -32,12 +33,15 @@ pub(super) fn start(
     written: &Experiment,
     (directory, runs): (&Path, RunsOfSeed),
 ) -> Result<Option<StartingRun>, Diagnostic> {
-    let Some(place) = &written.train.start_from else {
+    let place = written.train.start_from.as_ref();
+    // A file does not say what its model was trained on.
+    let place = place.map(|place| directory.join(place));
+    let Some(place) = place.filter(|place| !start_file::is_file(place)) else {
         return Ok(None);
     };
     let mut found: Option<StartingRun> = None;
     for seed in &written.seeds {
-        let (_, Job { spec, .. }, _) = recorded_run(cell, &directory.join(place), runs, *seed)?;
+        let (_, Job { spec, .. }, _) = recorded_run(cell, &place, runs, *seed)?;
         let own = StartingRun {
             seq_len: spec.train.seq_len,
             pe: spec.model.pe,
@@ -61,8 +65,8 @@ pub(super) fn start(
     Ok(found)
 }
 
-/// The run below `train.start_from` that was trained with this seed and a model of the same shape.
-/// `first` is the encoding that training begins with.
+/// The run below `train.start_from` that was trained with this seed and a model of the same shape,
+/// or the file of such weights. `first` is the encoding that training begins with.
 pub(super) fn warm_start(
     cell: &Cell,
     written: &Experiment,
@@ -74,7 +78,20 @@ pub(super) fn warm_start(
     let Some(place) = &written.train.start_from else {
         return Ok(None);
     };
-    let (run, job, record) = recorded_run(cell, &directory.join(place), runs, seed)?;
+    let place = directory.join(place);
+    if start_file::is_file(&place) {
+        let (start, place) = start_file::read(&place, model, first).map_err(|problem| {
+            let allowed = "the tensors of this model's weights.safetensors, as F32";
+            let help = "docs/interop.md has their names and shapes; it is relative to the config";
+            refuse(cell, &problem, allowed, help)
+        })?;
+        return Ok(Some(FoundStart {
+            start,
+            place,
+            method: None,
+        }));
+    }
+    let (run, job, record) = recorded_run(cell, &place, runs, seed)?;
     let theirs = &job.spec.model;
     check_shape(cell, &theirs.transformer, &model.transformer)?;
     let shape = model.transformer.shape();
@@ -83,15 +100,15 @@ pub(super) fn warm_start(
     let same_encoding =
         theirs.pe.kind() == first.kind() && parameters(&theirs.pe) == parameters(first);
     let start = WarmStart {
-        run_id: record.run_id.clone(),
+        run_id: Some(record.run_id.clone()),
         weights_blake3: record.model.weights_blake3.clone(),
         parameters: record.model.parameters,
         pe: same_encoding,
     };
     Ok(Some(FoundStart {
         start,
-        directory: run,
-        method: record.method_spec(),
+        place: run,
+        method: Some(record.method_spec()),
     }))
 }
 
@@ -109,7 +126,12 @@ fn recorded_run(
     let mut found = runs(place, seed).map_err(|error| {
         let problem = format!("cannot be read: {error}");
         let help = "it is relative to the config";
-        refuse(cell, &problem, "a directory of runs", help)
+        refuse(
+            cell,
+            &problem,
+            "a directory of runs, or a .safetensors file",
+            help,
+        )
     })?;
     // With `half_seeds` a seed has two runs, and the weights of the whole one are meant.
     if found.len() > 1 {

@@ -141,24 +141,24 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The weights before the first step: drawn from the seed, or shared with the run to start
-    /// from.
+    /// The weights before the first step: drawn from the seed, or shared with the run or file to
+    /// start from.
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
         let mut weights = parameters::of(&initial_model(spec, self.device)?);
         let Some(start) = &spec.train.start_from else {
             return Ok(weights);
         };
-        let run = self
+        let place = self
             .job
             .start_dir
             .as_deref()
-            .ok_or_else(|| Failure::input("the job names no run to start from"))?;
-        let theirs = Weights::load(
-            &run.join(WEIGHTS_FILE),
-            start.parameters,
-            &start.weights_blake3,
-        );
+            .ok_or_else(|| Failure::input("the job names no weights to start from"))?;
+        let file = match start.run_id {
+            Some(_) => place.join(WEIGHTS_FILE),
+            None => place.to_owned(),
+        };
+        let theirs = Weights::load(&file, start.parameters, &start.weights_blake3);
         let theirs = theirs
             .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?;
         let drawn = carry(&mut weights, theirs, start.pe);
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
             None => Ok(weights),
             Some(path) => Err(Failure::input(format!(
                 "the weights to start from, {}, have no {path} of this shape",
-                run.display()
+                file.display()
             ))),
         }
     }

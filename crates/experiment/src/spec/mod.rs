@@ -102,7 +102,7 @@ pub struct Job {
     pub labels: Vec<records::record::Label>,
     /// Directory relative paths of the task are resolved against.
     pub config_dir: PathBuf,
-    /// Directory of the run to start from.
+    /// Directory of the run to start from, or the file of weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_dir: Option<PathBuf>,
     /// The method of that run, for the record:

@@ -19,7 +19,7 @@ config::options! {
     min_len: usize = 1
         => Whole(1, LONGEST), "8", "Shortest length of `length = \"uniform\"` and `\"mixed\"`; at most `train_len`.";
     start_from: Option<PathBuf> = or("drawn weights")
-        => Text, r#""../runs/base""#, "Directory with one recorded run of every seed, whose weights training starts from.";
+        => Text, r#""../runs/base""#, "Directory with one recorded run of every seed, whose weights training starts from; or a safetensors file with the weights that all seeds start from.";
     lr: f64 = 0.001
         => Number(1e-12, 1e9), "3e-4", "Highest learning rate.";
     warmup_steps: Option<u64> = or("steps / 20")
@@ -74,7 +74,7 @@ pub struct TrainSpec {
     pub steps: u64,
     /// Rows per batch.
     pub batch_size: usize,
-    /// The run whose weights training starts from; drawn weights unless given.
+    /// The run or file whose weights training starts from; drawn weights unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_from: Option<WarmStart>,
     /// Which lengths the batches have.
@@ -171,9 +171,10 @@ config::options! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmStart {
-    /// The run they are of.
-    pub run_id: String,
-    /// Digest of its final weights.
+    /// The run they are of; absent if they come from a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Digest of the weights.
     pub weights_blake3: String,
     /// Numbers they hold.
     pub parameters: u64,

@@ -39,6 +39,7 @@ mod selection;
 mod side_by_side;
 mod stages;
 mod start;
+mod start_file;
 mod step_scores;
 mod stop;
 mod tables;
