@@ -272,7 +272,7 @@ def build(config, positions=None, encoding=None):
             high = (low + 1).clamp(max=most - 1).long()
             return self.table[low.long()] * (1 - upper) + self.table[high] * upper
 
-        def transform(self, q, k, layer):
+        def transform(self, q, k):
             """Queries and keys, `[rows, heads, tokens, head_dim]`."""
             if pe["kind"] == "t5" and not pe["scaled"]:
                 return q * math.sqrt(head_dim), k
@@ -287,6 +287,11 @@ def build(config, positions=None, encoding=None):
             angles = positions[:, None] * frequencies
             cos, sin = (angles.cos() * factor).to(q), (angles.sin() * factor).to(q)
             return tuple(_rotate(x, cos, sin, pe["layout"]) for x in (q, k))
+
+        def product(self, q, k, layer):
+            """Of queries and keys, `[rows, heads, tokens, tokens]`."""
+            q, k = self.transform(q, k)
+            return q @ k.transpose(-1, -2)
 
         def bias(self, length, layer):
             """Added to the logits, `[heads, tokens, tokens]`, or None."""
@@ -320,8 +325,7 @@ def build(config, positions=None, encoding=None):
             if hasattr(self, "q_norm"):
                 q, k = self.q_norm(q), self.k_norm(k)
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-            q, k = encoding.transform(q, k, self.layer)
-            logits = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
+            logits = encoding.product(q, k, self.layer) / math.sqrt(head_dim)
             bias = encoding.bias(length, self.layer)
             if bias is not None:
                 logits = logits + bias

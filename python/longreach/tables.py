@@ -12,6 +12,7 @@ from typing import Optional
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from .call import NoProgram, find_program
 
@@ -69,20 +70,34 @@ class Tables(nn.Module):
         table = self._table("embed")
         return x if table is None else x + self._rows(table, x.shape[1], 0)
 
-    def transform(self, q, k, layer: int):
+    def product(self, q, k, layer: int):
+        """Products of queries and keys, turned by their positions, `[rows, heads, tokens, tokens]`."""
         about, place = self._layer(layer)
+        near = self._turned(q, k, about, place)
+        products = near[0] @ near[1].transpose(-1, -2)
+        for zone in range(1, about.get("zones", 0) + 1):
+            far = self._turned(q, k, about, f"{place}_zone{zone}")
+            zones = self._rows(self._rows(self._table(f"{place}_zone"), q.shape[2], 1), q.shape[2], 2)
+            products = torch.where(zones == zone, far[0] @ far[1].transpose(-1, -2), products)
+        return products * about["factor"]
+
+    def _turned(self, q, k, about: dict, place: str) -> list:
         turned = []
         for x, name in ((q, "query"), (k, "key")):
             cos, matrix = self._table(f"{place}_{name}_cos"), self._table(f"{place}_{name}_matrix")
             if cos is not None:
                 cos = self._rows(cos, x.shape[2], 1)
                 sin = self._rows(self._table(f"{place}_{name}_sin"), x.shape[2], 1)
-                x = rotate(x, cos, sin, about["pairs"] == "neighbours")
+                if about["pairs"] == "polar":
+                    length = functional.softplus(x)
+                    x = torch.cat([length * cos, length * sin], -1)
+                else:
+                    x = rotate(x, cos, sin, about["pairs"] == "neighbours")
             elif matrix is not None:
                 matrix = self._rows(matrix, x.shape[2], 1)
                 x = torch.einsum("bhle,hlef->bhlf", x, matrix.expand(x.shape[1], -1, -1, -1))
             turned.append(x)
-        return turned[0] * about["factor"], turned[1]
+        return turned
 
     def bias(self, length: int, layer: int) -> Optional[torch.Tensor]:
         bias = self._table(f"{self._layer(layer)[1]}_bias")

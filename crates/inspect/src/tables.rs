@@ -4,9 +4,9 @@
 //! Shapes: `L` positions, `D` d_model, `H` heads, or 1 where all heads are alike, `E` head_dim.
 
 use crate::subject::{SEED, host, prepared};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData, activation};
 use posenc::hooks::{Bias, Prepared};
-use posenc::{Encoding, Facts, ModelShape, Positions};
+use posenc::{Encoding, Facts, ModelShape, Positions, Rotation};
 use support::exit::Failure;
 use tasks::Stream;
 
@@ -19,16 +19,24 @@ pub struct Table {
     pub values: Vec<f32>,
 }
 
+/// Cos and sin for queries, then for keys, `[H, L, pairs]`.
+pub type Angles = [Table; 4];
+
 /// How queries and keys are turned, before their product.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// Pairs of dimensions are rotated: cos and sin for queries, then for keys, `[H, L, pairs]`.
+    /// Pairs of dimensions are rotated.
     Rotation {
-        /// The four tables.
-        tables: Box<[Table; 4]>,
+        /// The angles of all pairs of query and key, or of zone 0.
+        near: Box<Angles>,
+        /// Those of the zones from 1 on, and the zone of each query and key, `[1, L, L]`.
+        zones: Option<(Vec<Angles>, Table)>,
         /// Whether pair i is `(2i, 2i + 1)` instead of `(i, i + pairs)`.
         interleaved: bool,
     },
+    /// Each dimension x becomes two: `softplus(x)` times cos, after all of them times sin. Pairs
+    /// are dimensions.
+    Polar(Box<Angles>),
     /// Each is multiplied with the matrix of its position: for queries, then for keys,
     /// `[H, L, E, E]`; a row vector times the matrix.
     Matrices(Box<[Table; 2]>),
@@ -69,13 +77,16 @@ pub fn tables(
     causal: bool,
     device: &Device,
 ) -> Result<Result<Tables, &'static str>, Failure> {
-    if facts.hooks.content_bias || facts.hooks.output_bias {
-        return Ok(Err("it reads queries and keys"));
-    }
     if positions.by_row().is_some() {
         return Ok(Err("its positions differ from row to row"));
     }
     let prepared = prepared(encoding, positions, device)?;
+    // Alike in all layers but those of `by_layer`.
+    let reads_content = facts.hooks.content_bias
+        && (0..shape.n_layers).any(|layer| !is_by_position(prepared.as_ref(), layer));
+    if facts.hooks.output_bias || reads_content {
+        return Ok(Err("it reads queries and keys"));
+    }
     let probe = Probe {
         prepared: prepared.as_ref(),
         shape,
@@ -104,6 +115,11 @@ pub fn tables(
         layers.push(Layer { turn, factor, bias });
     }
     Ok(Ok(Tables { embed, layers }))
+}
+
+/// Whether a layer of an encoding with content biases has none, or one that is a rotation.
+fn is_by_position(prepared: &dyn Prepared, layer: usize) -> bool {
+    prepared.fused_qk(layer).is_some() || prepared.zones(layer).is_some()
 }
 
 /// An encoding at `length` positions, which is shown inputs.
@@ -141,20 +157,21 @@ impl Probe<'_> {
     /// The turn of a layer and the factor on its logits, if they depend on positions only.
     fn turn(&self, layer: usize) -> Result<Option<(Option<Turn>, f64)>, Failure> {
         if let Some(fused) = self.prepared.fused_qk(layer) {
-            let Some(rotation) = fused.rotation else {
-                return Ok(Some((None, fused.factor)));
+            let turn = fused.rotation.map(|rotation| rotated(rotation, None));
+            return Ok(Some((turn.transpose()?, fused.factor)));
+        }
+        if let Some(zones) = self.prepared.zones(layer) {
+            let mut rotations = zones.rotations.into_iter();
+            let near = rotations.next().expect("zone 0");
+            let far = rotations.map(angles).collect::<Result<_, _>>()?;
+            let of = Table {
+                shape: vec![1, self.length, self.length],
+                values: zones.of.iter().map(|zone| *zone as f32).collect(),
             };
-            let table = |table: Tensor<4>| {
-                let [_, heads, length, pairs] = table.dims();
-                Ok::<_, Failure>(by_head(host(table)?, [heads, length, pairs]))
-            };
-            let ([q_cos, q_sin], [k_cos, k_sin]) = (rotation.queries, rotation.keys);
-            let tables = [table(q_cos)?, table(q_sin)?, table(k_cos)?, table(k_sin)?];
-            let turn = Turn::Rotation {
-                tables: Box::new(tables),
-                interleaved: rotation.interleaved,
-            };
-            return Ok(Some((Some(turn), fused.factor)));
+            return Ok(Some((Some(rotated(near, Some((far, of)))?), 1.0)));
+        }
+        if let Some(polar) = self.polar(layer)? {
+            return Ok(Some((Some(polar), 1.0)));
         }
         let ModelShape {
             n_heads,
@@ -191,6 +208,42 @@ impl Probe<'_> {
         Ok(Some((Some(Turn::Matrices(Box::new([q, k]))), 1.0)))
     }
 
+    /// The turn of a layer if it is by polar coordinates: what it makes of zeros has the angles.
+    fn polar(&self, layer: usize) -> Result<Option<Turn>, Failure> {
+        let ModelShape {
+            n_heads,
+            head_dim,
+            d_model,
+            ..
+        } = *self.shape;
+        let hidden = Tensor::zeros([1, self.length, d_model], self.device);
+        let shape = [1, n_heads, self.length, head_dim];
+        let zeros = Tensor::<4>::zeros(shape, self.device);
+        let (q, k) = self
+            .prepared
+            .transform_qk(layer, zeros.clone(), zeros, &hidden);
+        if [&q, &k].iter().any(|x| x.dims()[3] != 2 * head_dim) {
+            return Ok(None);
+        }
+        let rows = ["q", "k"].map(|name| self.random(name, shape));
+        let [q_row, k_row] = rows.clone();
+        let (q_turned, k_turned) = self.prepared.transform_qk(layer, q_row, k_row, &hidden);
+        let mut angles = Vec::new();
+        for ((zeros, row), turned) in [q, k].into_iter().zip(rows).zip([q_turned, k_turned]) {
+            let tables = zeros / std::f64::consts::LN_2;
+            let lengths = activation::softplus(row, 1.0).repeat_dim(3, 2);
+            if !alike(&host(turned)?, &host(lengths * tables.clone())?) {
+                return Ok(None);
+            }
+            for half in [0..head_dim, head_dim..2 * head_dim] {
+                let table = host(tables.clone().slice_dim(3, half))?;
+                angles.push(by_head(table, [n_heads, self.length, head_dim]));
+            }
+        }
+        let angles: Angles = angles.try_into().expect("four tables");
+        Ok(Some(Turn::Polar(Box::new(angles))))
+    }
+
     fn bias(&self, bias: &Bias<'_>, causal: bool) -> Result<Table, Failure> {
         let length = self.length;
         if let (true, Some(by_distance)) = (causal, bias.by_distance(length)) {
@@ -201,6 +254,24 @@ impl Probe<'_> {
         let [_, heads, ..] = block.dims();
         Ok(by_head(host(block)?, [heads, length, length]))
     }
+}
+
+/// A rotation as tables, with the zones beside it.
+fn rotated(near: Rotation, zones: Option<(Vec<Angles>, Table)>) -> Result<Turn, Failure> {
+    Ok(Turn::Rotation {
+        interleaved: near.interleaved,
+        near: Box::new(angles(near)?),
+        zones,
+    })
+}
+
+fn angles(rotation: Rotation) -> Result<Angles, Failure> {
+    let table = |table: Tensor<4>| {
+        let [_, heads, length, pairs] = table.dims();
+        Ok::<_, Failure>(by_head(host(table)?, [heads, length, pairs]))
+    };
+    let ([q_cos, q_sin], [k_cos, k_sin]) = (rotation.queries, rotation.keys);
+    Ok([table(q_cos)?, table(q_sin)?, table(k_cos)?, table(k_sin)?])
 }
 
 /// A table whose first dimension is heads; one of them where all are alike.

@@ -138,6 +138,16 @@ impl Default for FusedQk {
     }
 }
 
+/// Rotations of which each pair of a query and a key has one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RotaryZones {
+    /// The rotations; the first is that of near pairs.
+    pub rotations: Vec<Rotation>,
+    /// Which of them a pair has, row by row of the queries.
+    pub of: Vec<usize>,
+}
+
 /// An encoding bound to the positions of one forward pass. Every default is the identity.
 pub trait Prepared {
     /// Adds to the embedded input, `[B, Q, D]`, once, before block 0.
@@ -181,6 +191,13 @@ pub trait Prepared {
     /// [`transform_qk`](Self::transform_qk).
     fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
         let _ = (layer, hidden);
+        None
+    }
+
+    /// `transform_qk` and `content_bias` of this layer together, if they are one rotation of each
+    /// pair. It describes them to programs that apply tables; attention does not call it.
+    fn zones(&self, layer: usize) -> Option<RotaryZones> {
+        let _ = layer;
         None
     }
 

@@ -49,6 +49,7 @@ pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{
     Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    RotaryZones,
 };
 pub use init::{Distribution, Init};
 pub use ops::{DiagonalNetwork, Ops, PlainOps, Rotation};

@@ -4,7 +4,7 @@
 //! Queries and keys are rotated as usual, so that fused attention computes the near zone. The
 //! others are a content-dependent bias: their logits minus the near ones.
 
-use crate::hooks::{Content, Context, Prepared};
+use crate::hooks::{Content, Context, Prepared, RotaryZones};
 use crate::positions::Positions;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::rotary_tables::RotaryTables;
@@ -100,6 +100,27 @@ impl Prepared for PreparedZones {
             self.near[0].apply(q, self.layout),
             self.near[1].apply(k, self.layout),
         )
+    }
+
+    fn zones(&self, _layer: usize) -> Option<RotaryZones> {
+        let [queries, keys] = &self.near;
+        let near = RotaryTables::fused_qk(queries, keys, self.layout)?.rotation?;
+        let mut rotations = vec![near];
+        for zone in &self.zones {
+            let far = RotaryTables::fused_qk(&zone.queries, &zone.keys, self.layout)?;
+            rotations.push(far.rotation?);
+        }
+        let zone = |query: f64, key: f64| {
+            let far = self.zones.iter().position(|zone| (zone.holds)(query, key));
+            far.map_or(0, |far| far + 1)
+        };
+        let keys = self.positions.keys();
+        let queries = self.positions.queries().iter();
+        let of = queries.flat_map(|query| keys.iter().map(move |key| zone(*query, *key)));
+        Some(RotaryZones {
+            rotations,
+            of: of.collect(),
+        })
     }
 
     fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

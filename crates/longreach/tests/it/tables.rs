@@ -85,12 +85,55 @@ fn tables_of_rope_are_its_angles_and_those_of_alibi_its_slopes() {
     }
 }
 
+/// The relative angle of a pair of dimensions in the zone of a query and a key.
+#[test]
+fn zones_turn_each_pair_by_its_own_distance() {
+    let encoding = "{kind=\"dual_chunk\", chunk_size=6, local_window=2}";
+    let (scratch, run) = trained(encoding, &["eval.variants=[]"]);
+    let out = scratch.directory.path().join("tables.safetensors");
+    exits(&export(&run, &out, &["--lengths", "8"]), 0);
+    let file = std::fs::read(&out).unwrap();
+    let (shape, zones) = tensor(&file, "trained.8.layers.0.zone");
+    let length = shape[1];
+    assert_eq!(shape, [1, length, length]);
+    let of_zone = |zone: usize, name: &str| {
+        let place = match zone {
+            0 => String::new(),
+            zone => format!("zone{zone}."),
+        };
+        tensor(&file, &format!("trained.8.layers.0.{place}{name}")).1
+    };
+    let angles = [0, 1, 2].map(|zone| {
+        ["query_cos", "query_sin", "key_cos", "key_sin"].map(|name| of_zone(zone, name))
+    });
+    // Chunks of 4 tokens; the pair that turns fastest has a radian for each token.
+    let mut seen = [0; 3];
+    for query in 0..length {
+        for key in 0..=query {
+            let (inside, own) = ((query % 4) as f64, (key % 4) as f64);
+            let (zone, distance) = match query / 4 - key / 4 {
+                0 => (0, inside - own),
+                1 => (1, (inside + 4.0).min(6.0) - own),
+                _ => (2, 6.0 - own),
+            };
+            assert_eq!(zones[query * length + key], zone as f32);
+            seen[zone] += 1;
+            let [q_cos, q_sin, k_cos, k_sin] = &angles[zone];
+            let (q, k) = (4 * query, 4 * key);
+            let cos = q_cos[q] * k_cos[k] + q_sin[q] * k_sin[k];
+            let far = (f64::from(cos) - distance.cos()).abs();
+            assert!(far < 1e-6, "{query} {key}: {cos}");
+        }
+    }
+    assert!(seen.iter().all(|pairs| *pairs > 0), "{seen:?}");
+}
+
 #[test]
 fn what_has_no_tables_is_refused() {
     let linear = ["model.attention=\"linear\"", "eval.variants=[]"];
     let (scratch, rope) = trained("{kind=\"rope\"}", &[]);
     let (_cope, cope) = trained("{kind=\"cope\"}", &[]);
-    let (_pope, pope) = trained("{kind=\"pope\"}", &[]);
+    let (_turns, turns) = trained("{kind=\"selective_rope\"}", &[]);
     let (_linear, linear) = trained("{kind=\"rope\"}", &linear);
     let out = scratch.directory.path().join("tables.safetensors");
     let cases: [(&Path, &[&str], &[&str]); 5] = [
@@ -103,7 +146,7 @@ fn what_has_no_tables_is_refused() {
                 "positions only",
             ],
         ),
-        (&pope, &[], &["depends on the content"]),
+        (&turns, &[], &["depends on the content"]),
         (&linear, &[], &["linear attention"]),
         (
             &rope,

@@ -11,7 +11,8 @@ use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, RotaryZones,
+    first_alike,
 };
 use crate::init::Parameters;
 use crate::positions::Positions;
@@ -101,6 +102,10 @@ impl Prepared for PreparedByLayer<'_> {
 
     fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
         self.of(layer).decays(layer, hidden)
+    }
+
+    fn zones(&self, layer: usize) -> Option<RotaryZones> {
+        self.of(layer).zones(layer)
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {

@@ -2,7 +2,7 @@
 
 use crate::commands::export::trained::Trained;
 use crate::commands::export::{Args, Tensors, write_tensors};
-use inspect::tables::{Layer, Table, Turn, tables};
+use inspect::tables::{Angles, Layer, Table, Turn, tables};
 use safetensors::tensor::Dtype;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,20 +73,36 @@ fn put(tensors: &mut Tensors, name: String, table: &Table) {
     tensors.insert(name, (Dtype::F32, table.shape.clone(), bytes));
 }
 
+fn put_angles(tensors: &mut Tensors, place: &str, angles: &Angles) {
+    let names = ["query_cos", "query_sin", "key_cos", "key_sin"];
+    for (name, table) in names.iter().zip(angles) {
+        put(tensors, format!("{place}.{name}"), table);
+    }
+}
+
 /// Puts the tables of a layer, and returns how they are read.
 fn put_layer(tensors: &mut Tensors, place: &str, layer: &Layer) -> Value {
     let mut about = json!({ "factor": layer.factor });
     match &layer.turn {
         None => {}
         Some(Turn::Rotation {
-            tables,
+            near,
+            zones,
             interleaved,
         }) => {
             about["pairs"] = if *interleaved { "neighbours" } else { "halves" }.into();
-            let names = ["query_cos", "query_sin", "key_cos", "key_sin"];
-            for (name, table) in names.iter().zip(tables.iter()) {
-                put(tensors, format!("{place}.{name}"), table);
+            put_angles(tensors, place, near);
+            if let Some((far, of)) = zones {
+                about["zones"] = far.len().into();
+                put(tensors, format!("{place}.zone"), of);
+                for (index, angles) in far.iter().enumerate() {
+                    put_angles(tensors, &format!("{place}.zone{}", index + 1), angles);
+                }
             }
+        }
+        Some(Turn::Polar(angles)) => {
+            about["pairs"] = "polar".into();
+            put_angles(tensors, place, angles);
         }
         Some(Turn::Matrices(matrices)) => {
             for (name, table) in ["query_matrix", "key_matrix"].iter().zip(matrices.iter()) {
