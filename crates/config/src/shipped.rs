@@ -30,6 +30,7 @@ pub const SHIPPED: &[Shipped] = shipped![
     "theta-base",
     "selection",
     "sort-curves",
+    "needles-in-text",
     "randomized",
     "staged",
     "masked-staged",

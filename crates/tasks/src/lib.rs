@@ -33,6 +33,6 @@ pub use task::{
 };
 pub use tasks::*;
 pub use text::{
-    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
-    Published, Sliding, Split, Windows, WordKind, begins_as,
+    CorpusKind, DEFAULT_CRATES, EveryFile, Haystack, HeldOutFiles, HeldOutRange, Level,
+    NonOverlapping, Published, Sliding, Split, Windows, WordKind, begins_as,
 };

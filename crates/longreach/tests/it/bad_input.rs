@@ -246,6 +246,16 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         3,
         &["empty.txt"],
     ),
+    (
+        "task={kind=\"passkey\",text={files=[\"nowhere.txt\"]}}",
+        3,
+        &["task.text.files", "nowhere.txt"],
+    ),
+    (
+        "task={kind=\"needles\",text={files=[\"long.txt\"],level=\"bpe\"}}",
+        2,
+        &["task.text.level", "corpus, files, crates, split, max_bytes"],
+    ),
     // coordinates
     (
         "model.coordinate_shift=3",

@@ -12,6 +12,7 @@ mod cycle_navigation;
 mod duplicate;
 mod dyck;
 mod even_pairs;
+mod filler;
 mod flip_flop;
 mod grid;
 mod induction;

@@ -5,7 +5,9 @@
 //! one of its numbers, stands after a number of filler tokens that is uniform from 0 to n; needles
 //! at one place keep the order in which they were drawn. The names asked for stand last, and the
 //! answer is their numbers: name by name, those of a name in the order of the text. The filler
-//! repeats the same few tokens again and again, or is random (`random_filler`).
+//! repeats the same few tokens again and again, is random (`random_filler`), or is n consecutive
+//! bytes of a real text (`text`), as in `passkey`: digits of the text are the tokens of the
+//! numbers, and names are tokens of their own.
 //!
 //! Held out: by hash (several draws make one row).
 //!
@@ -13,7 +15,9 @@
 //! with several keys, values and queries. In tokens instead of English here, and always in one
 //! order, where RULER accepts any.
 
-use crate::symbols::{HeldOut, Row, Rule, SymbolTask, distinct, show};
+use super::filler::{FILLER, Filler, FillerKeys};
+use crate::symbols::{HeldOut, Row, Rule, distinct, show};
+use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -27,16 +31,15 @@ struct Needles {
     values: usize,
     queries: usize,
     digits: usize,
-    filler: u64,
-    random_filler: bool,
+    filler: Filler,
 }
 
 impl Needles {
     fn needles(&self) -> usize {
         self.keys * self.values
     }
-    fn filler_symbol(&self, filler: u64) -> i32 {
-        FIRST_NAME + (self.names + filler) as i32
+    fn first_filler(&self) -> i32 {
+        FIRST_NAME + self.names as i32
     }
 }
 
@@ -57,12 +60,12 @@ impl Rule for Needles {
         "needles"
     }
     fn unit(&self) -> &'static str {
-        "filler tokens"
+        self.filler.unit()
     }
     fn symbols(&self) -> u64 {
-        FIRST_NAME as u64 + self.names + self.filler
+        FIRST_NAME as u64 + self.names + self.filler.symbols()
     }
-    /// Names, digits, depths, the names asked for, and the filler if it is random.
+    /// Names, digits, depths, the names asked for, and the filler if it is drawn.
     fn choices(&self, n: usize) -> Vec<u64> {
         // Without replacement: every choice is among one fewer (`distinct` turns them into ids).
         let mut choices: Vec<u64> = (0..self.keys as u64)
@@ -71,9 +74,7 @@ impl Rule for Needles {
         choices.extend(vec![10; self.needles() * self.digits]);
         choices.extend(vec![n as u64 + 1; self.needles()]);
         choices.extend((0..self.queries).map(|taken| (self.keys - taken) as u64));
-        if self.random_filler {
-            choices.extend(vec![self.filler; n]);
-        }
+        choices.extend(self.filler.choices(n));
         choices
     }
     fn held_out(&self) -> HeldOut {
@@ -108,11 +109,7 @@ impl Rule for Needles {
                 (depth as usize, [&[name], number.as_slice()].concat())
             })
             .collect();
-        let filler = |i: usize| {
-            let filler = drawn.get(i).copied().unwrap_or(i as u64 % self.filler);
-            self.filler_symbol(filler)
-        };
-        let filler: Vec<i32> = (0..n).map(filler).collect();
+        let filler = self.filler.tokens(n, drawn, self.first_filler());
         let mut question = inserted(&filler, &parts);
         let mut answer = Vec::new();
         for key in distinct(asked) {
@@ -129,10 +126,13 @@ impl Rule for Needles {
     fn guess(&self) -> f64 {
         0.1
     }
+    fn remark(&self) -> Option<String> {
+        self.filler.remark()
+    }
     fn name(&self, symbol: i32) -> String {
-        let first_filler = self.filler_symbol(0);
+        let first_filler = self.first_filler();
         match symbol {
-            _ if symbol >= first_filler => format!("f{}", symbol - first_filler),
+            _ if symbol >= first_filler => self.filler.name(symbol - first_filler),
             FIRST_NAME.. => format!("k{}", symbol - FIRST_NAME),
             _ => symbol.to_string(),
         }
@@ -140,7 +140,7 @@ impl Rule for Needles {
 }
 
 /// `kind = "needles"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NeedlesConfig {
     /// Number of different names, 1 to 4096.
@@ -157,6 +157,9 @@ pub struct NeedlesConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
+    /// Real text instead of filler tokens, as in `passkey`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000.
     pub test_rows: u64,
 }
@@ -169,23 +172,30 @@ impl Default for NeedlesConfig {
             values: 1,
             queries: 1,
             digits: 4,
-            filler: 5,
+            filler: FILLER,
             random_filler: false,
+            text: None,
             test_rows: 256,
         }
     }
 }
 
 impl NeedlesConfig {
-    fn rule(&self) -> Needles {
+    fn filler(&self) -> FillerKeys<'_> {
+        FillerKeys {
+            filler: self.filler,
+            random_filler: self.random_filler,
+            text: self.text.as_ref(),
+        }
+    }
+    fn rule(&self, filler: Filler) -> Needles {
         Needles {
             names: self.names,
             keys: self.keys as usize,
             values: self.values as usize,
             queries: self.queries as usize,
             digits: self.digits as usize,
-            filler: self.filler,
-            random_filler: self.random_filler,
+            filler,
         }
     }
 }
@@ -202,7 +212,7 @@ impl TaskSpec for NeedlesConfig {
             ..Self::default()
         };
         let row = |config: Self, choices: &[u64]| {
-            let rule = config.rule();
+            let rule = config.rule(config.filler().plain());
             show(&rule, &rule.row(4, choices))
         };
         vec![
@@ -220,8 +230,7 @@ impl TaskSpec for NeedlesConfig {
         let hint = "the names asked for are among those of the row";
         in_range("queries", self.queries, 1..=self.keys, hint)?;
         in_range("digits", self.digits, 1..=16, "the digits of each number")?;
-        let hint = "the number of different filler tokens";
-        in_range("filler", self.filler, 1..=4096, hint)?;
-        Ok(Box::new(SymbolTask::new(self.rule(), self.test_rows, ctx)?))
+        let rule = |filler| self.rule(filler);
+        self.filler().task(rule, self.test_rows, ctx)
     }
 }

@@ -6,14 +6,23 @@
 //! scored on its own. The filler repeats the same few tokens again and again, or is random
 //! (`random_filler`).
 //!
-//! Held out: by choices (number, depth and random filler).
+//! With `text` the filler is n consecutive bytes of a real text, in training from anywhere in its
+//! training split, in tests from its validation split: `BOS l e t _ x key 4 7 = 1 SEP | 4 7 EOS`.
+//! A byte that is a digit is the same token as that digit of the number, and `key` is a token of
+//! its own, so that the number is what stands after `key`. Rows for selection read the part of the
+//! validation split that `text` keeps for it.
+//!
+//! Held out: by choices (number, depth and random filler); in text by hash (passages may stand in
+//! both splits).
 //!
 //! Source: passkey retrieval of Mohtashami and Jaggi 2023 (arXiv 2305.16300) as YaRN runs it (arXiv
 //! 2309.00071): five filler sentences repeated, a number up to 50000, uniform depth. In tokens
 //! instead of English here, always with the same number of digits (leading zeros included), and SEP
 //! asks the question.
 
-use crate::symbols::{Row, Rule, SymbolTask, show};
+use super::filler::{FILLER, Filler, FillerKeys};
+use crate::symbols::{HeldOut, Row, Rule, show};
+use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -26,8 +35,7 @@ const FIRST_FILLER: i32 = 11;
 
 struct Passkey {
     digits: usize,
-    filler: u64,
-    random_filler: bool,
+    filler: Filler,
 }
 
 impl Rule for Passkey {
@@ -35,19 +43,20 @@ impl Rule for Passkey {
         "passkey"
     }
     fn unit(&self) -> &'static str {
-        "filler tokens"
+        self.filler.unit()
     }
     fn symbols(&self) -> u64 {
-        FIRST_FILLER as u64 + self.filler
+        FIRST_FILLER as u64 + self.filler.symbols()
     }
-    /// The digits, the depth, the filler if it is random.
+    /// The digits, the depth, the filler if it is drawn.
     fn choices(&self, n: usize) -> Vec<u64> {
         let mut choices = vec![10; self.digits];
         choices.push(n as u64 + 1);
-        if self.random_filler {
-            choices.resize(self.digits + 1 + n, self.filler);
-        }
+        choices.extend(self.filler.choices(n));
         choices
+    }
+    fn held_out(&self) -> HeldOut {
+        self.filler.held_out(HeldOut::ByChoices)
     }
     fn question_len(&self, n: usize) -> usize {
         n + 1 + self.digits
@@ -61,14 +70,8 @@ impl Rule for Passkey {
             .map(|&digit| digit as i32)
             .collect();
         let depth = choices[self.digits] as usize;
-        let filler = |i: usize| {
-            if self.random_filler {
-                choices[self.digits + 1 + i]
-            } else {
-                i as u64 % self.filler
-            }
-        };
-        let mut question: Vec<i32> = (0..n).map(|i| FIRST_FILLER + filler(i) as i32).collect();
+        let drawn = &choices[self.digits + 1..];
+        let mut question = self.filler.tokens(n, drawn, FIRST_FILLER);
         question.splice(
             depth..depth,
             [KEY].into_iter().chain(number.iter().copied()),
@@ -102,17 +105,20 @@ impl Rule for Passkey {
     fn guess(&self) -> f64 {
         0.1
     }
+    fn remark(&self) -> Option<String> {
+        self.filler.remark()
+    }
     fn name(&self, symbol: i32) -> String {
         match symbol {
             KEY => "key".to_string(),
-            FIRST_FILLER.. => format!("f{}", symbol - FIRST_FILLER),
+            FIRST_FILLER.. => self.filler.name(symbol - FIRST_FILLER),
             _ => symbol.to_string(),
         }
     }
 }
 
 /// `kind = "passkey"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PasskeyConfig {
     /// Number of digits of the number, 1 to 64.
@@ -121,6 +127,10 @@ pub struct PasskeyConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
+    /// Real text instead of filler tokens: the keys of `text` that say which, `corpus`, `files`,
+    /// `crates`, `split` and `max_bytes`, or none of them for the text that the program carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
     pub test_rows: u64,
@@ -130,8 +140,9 @@ impl Default for PasskeyConfig {
     fn default() -> Self {
         Self {
             digits: 5,
-            filler: 5,
+            filler: FILLER,
             random_filler: false,
+            text: None,
             test_rows: 256,
         }
     }
@@ -140,12 +151,14 @@ impl Default for PasskeyConfig {
 impl TaskSpec for PasskeyConfig {
     const SUMMARY: &'static str = "the number that stands in long filler";
     fn examples() -> Vec<String> {
-        let rule = Passkey {
-            digits: 2,
-            filler: 3,
-            random_filler: false,
+        let row = |filler, n, choices: &[u64]| {
+            let rule = Passkey { digits: 2, filler };
+            show(&rule, &rule.row(n, choices))
         };
-        vec![show(&rule, &rule.row(6, &[4, 7, 4]))]
+        vec![
+            row(Filler::InTurn(3), 6, &[4, 7, 4]),
+            row(Filler::Text(b"let x=1".to_vec()), 7, &[4, 7, 5, 0]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         in_range(
@@ -154,17 +167,12 @@ impl TaskSpec for PasskeyConfig {
             1..=64,
             "the number of digits of the number to find",
         )?;
-        in_range(
-            "filler",
-            self.filler,
-            1..=4096,
-            "the number of different filler tokens",
-        )?;
-        let rule = Passkey {
-            digits: self.digits as usize,
+        let keys = FillerKeys {
             filler: self.filler,
             random_filler: self.random_filler,
+            text: self.text.as_ref(),
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        let digits = self.digits as usize;
+        keys.task(|filler| Passkey { digits, filler }, self.test_rows, ctx)
     }
 }

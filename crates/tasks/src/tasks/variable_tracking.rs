@@ -7,7 +7,8 @@
 //! order, after numbers of filler tokens that are uniform from 0 to n. Chains share the filler, and
 //! statements at one place keep the order of the chains. The number asked for stands last, and the
 //! answer is its chain from the first variable to the last. The filler repeats the same few tokens
-//! again and again, or is random (`random_filler`).
+//! again and again, is random (`random_filler`), or is n consecutive bytes of a real text (`text`),
+//! as in `passkey`.
 //!
 //! Held out: by hash (several draws make one row).
 //!
@@ -15,8 +16,10 @@
 //! `variable_tracking.py`): 4 hops, 1 chain and numbers of 5 digits there. In tokens instead of
 //! English here, and always in one order, where RULER accepts any.
 
+use super::filler::{FILLER, Filler, FillerKeys};
 use super::needles::inserted;
-use crate::symbols::{HeldOut, Row, Rule, SymbolTask, distinct, show};
+use crate::symbols::{HeldOut, Row, Rule, distinct, show};
+use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -30,8 +33,7 @@ struct VariableTracking {
     chains: usize,
     hops: usize,
     digits: usize,
-    filler: u64,
-    random_filler: bool,
+    filler: Filler,
 }
 
 impl VariableTracking {
@@ -39,8 +41,8 @@ impl VariableTracking {
     fn named(&self) -> usize {
         self.chains * (self.hops + 1)
     }
-    fn filler_symbol(&self, filler: u64) -> i32 {
-        FIRST_VARIABLE + (self.variables + filler) as i32
+    fn first_filler(&self) -> i32 {
+        FIRST_VARIABLE + self.variables as i32
     }
     /// A number as its digits, the first one first.
     fn digits_of(&self, number: u64) -> Vec<i32> {
@@ -54,12 +56,12 @@ impl Rule for VariableTracking {
         "variable_tracking"
     }
     fn unit(&self) -> &'static str {
-        "filler tokens"
+        self.filler.unit()
     }
     fn symbols(&self) -> u64 {
-        FIRST_VARIABLE as u64 + self.variables + self.filler
+        FIRST_VARIABLE as u64 + self.variables + self.filler.symbols()
     }
-    /// Variables, numbers, depths, the chain asked for, and the filler if it is random.
+    /// Variables, numbers, depths, the chain asked for, and the filler if it is drawn.
     fn choices(&self, n: usize) -> Vec<u64> {
         let numbers = 10u64.pow(self.digits as u32);
         // Without replacement: every choice is among one fewer (`distinct` turns them into ids).
@@ -69,9 +71,7 @@ impl Rule for VariableTracking {
         choices.extend((0..self.chains as u64).map(|taken| numbers - taken));
         choices.extend(vec![n as u64 + 1; self.named()]);
         choices.push(self.chains as u64);
-        if self.random_filler {
-            choices.extend(vec![self.filler; n]);
-        }
+        choices.extend(self.filler.choices(n));
         choices
     }
     fn held_out(&self) -> HeldOut {
@@ -110,11 +110,7 @@ impl Rule for VariableTracking {
                 parts.push((depth, statement));
             }
         }
-        let filler = |i: usize| {
-            let filler = drawn.get(i).copied().unwrap_or(i as u64 % self.filler);
-            self.filler_symbol(filler)
-        };
-        let filler: Vec<i32> = (0..n).map(filler).collect();
+        let filler = self.filler.tokens(n, drawn, self.first_filler());
         let mut question = inserted(&filler, &parts);
         question.extend(&numbers[asked]);
         Row::new(question, chains[asked].to_vec())
@@ -122,11 +118,14 @@ impl Rule for VariableTracking {
     fn guess(&self) -> f64 {
         1.0 / self.variables as f64
     }
+    fn remark(&self) -> Option<String> {
+        self.filler.remark()
+    }
     fn name(&self, symbol: i32) -> String {
-        let first_filler = self.filler_symbol(0);
+        let first_filler = self.first_filler();
         match symbol {
             SET => "set".to_string(),
-            _ if symbol >= first_filler => format!("f{}", symbol - first_filler),
+            _ if symbol >= first_filler => self.filler.name(symbol - first_filler),
             FIRST_VARIABLE.. => format!("v{}", symbol - FIRST_VARIABLE),
             _ => symbol.to_string(),
         }
@@ -134,7 +133,7 @@ impl Rule for VariableTracking {
 }
 
 /// `kind = "variable_tracking"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct VariableTrackingConfig {
     /// Number of different variables, 2 to 4096.
@@ -149,6 +148,9 @@ pub struct VariableTrackingConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
+    /// Real text instead of filler tokens, as in `passkey`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000.
     pub test_rows: u64,
 }
@@ -160,22 +162,29 @@ impl Default for VariableTrackingConfig {
             chains: 1,
             hops: 4,
             digits: 5,
-            filler: 5,
+            filler: FILLER,
             random_filler: false,
+            text: None,
             test_rows: 256,
         }
     }
 }
 
 impl VariableTrackingConfig {
-    fn rule(&self) -> VariableTracking {
+    fn filler(&self) -> FillerKeys<'_> {
+        FillerKeys {
+            filler: self.filler,
+            random_filler: self.random_filler,
+            text: self.text.as_ref(),
+        }
+    }
+    fn rule(&self, filler: Filler) -> VariableTracking {
         VariableTracking {
             variables: self.variables,
             chains: self.chains as usize,
             hops: self.hops as usize,
             digits: self.digits as usize,
-            filler: self.filler,
-            random_filler: self.random_filler,
+            filler,
         }
     }
 }
@@ -184,14 +193,14 @@ impl TaskSpec for VariableTrackingConfig {
     const SUMMARY: &'static str = "the variables that have a number, by copies in long filler";
     fn examples() -> Vec<String> {
         let row = |chains, hops, choices: &[u64]| {
-            let rule = Self {
+            let config = Self {
                 chains,
                 hops,
                 digits: 2,
                 filler: 3,
                 ..Self::default()
-            }
-            .rule();
+            };
+            let rule = config.rule(config.filler().plain());
             show(&rule, &rule.row(3, choices))
         };
         vec![
@@ -212,8 +221,7 @@ impl TaskSpec for VariableTrackingConfig {
         let fitting = self.variables / (self.hops + 1);
         in_range("chains", self.chains, 1..=fitting.max(1), hint)?;
         in_range("digits", self.digits, 2..=9, "the digits of each number")?;
-        let hint = "the number of different filler tokens";
-        in_range("filler", self.filler, 1..=4096, hint)?;
-        Ok(Box::new(SymbolTask::new(self.rule(), self.test_rows, ctx)?))
+        let rule = |filler| self.rule(filler);
+        self.filler().task(rule, self.test_rows, ctx)
     }
 }

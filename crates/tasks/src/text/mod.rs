@@ -22,6 +22,7 @@ mod chars;
 mod config;
 mod corpus;
 mod first_bytes;
+mod haystack;
 mod ids;
 mod level;
 mod masked;
@@ -41,6 +42,7 @@ pub use config::{
     Windows,
 };
 pub use first_bytes::begins_as;
+pub use haystack::Haystack;
 pub use level::Level;
 pub use masked::MaskedTextConfig;
 pub use origin::{CorpusKind, DEFAULT_CRATES};

@@ -4,6 +4,7 @@ mod automata;
 mod bpe;
 mod common;
 mod config;
+mod haystack;
 mod hostile;
 mod ids;
 mod jsonl;

@@ -231,6 +231,21 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
+        r#"{ kind = "passkey", digits = 2, test_rows = 8, text = { corpus = "cargo",
+            crates = ["clap_builder"], split = { by = "file", every = 4 }, max_bytes = 20000000 } }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "needles", names = 8, keys = 2, digits = 2, test_rows = 8,
+            text = { files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } } }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "variable_tracking", variables = 8, hops = 2, digits = 2, test_rows = 8,
+            text = { files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } } }"#,
+    ),
+    (
+        "task",
         r#"{ kind = "grid", alphabet = 4, answer = "cell", test_rows = 8 }"#,
     ),
     (

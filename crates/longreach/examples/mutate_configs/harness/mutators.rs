@@ -351,7 +351,7 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "task:text.segment_ends" => &["model.coordinates"],
         "task:text.files" if gone => &["task.split.valid"],
         // A fraction so small that the split is empty: the error names the files.
-        "split:range.valid_fraction" => &["task.files"],
+        "split:range.valid_fraction" => &["task.files", "task.text.files"],
         // The error names the file whose line lacks this key.
         "task:jsonl.prompt" | "task:jsonl.answer" => &["task.train", "task.test"],
         _ => &[],

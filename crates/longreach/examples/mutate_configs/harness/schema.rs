@@ -163,6 +163,8 @@ fn step(table: &Table, context: &str, path: &[String], value: Option<&Value>) ->
         "when" => "when".to_owned(),
         "scaling" | "positions" | "task" | "windows" => format!("{name}:{}", text("kind")),
         "split" => format!("split:{}", text("by")),
+        // The text that needles stand in, whatever the task.
+        "text" => "haystack".to_owned(),
         "variants" => "variants".to_owned(),
         _ if context == "variants" => "variant".to_owned(),
         _ if context == "train.stages" => "stage".to_owned(),

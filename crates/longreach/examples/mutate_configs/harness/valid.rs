@@ -178,6 +178,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &[
             "task:text.files",
             "task:masked_text.files",
+            "haystack.files",
             "task:jsonl.train",
             "task:jsonl.test",
             "task:jsonl.select",
