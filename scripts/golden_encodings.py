@@ -103,7 +103,7 @@ class Layer:
 
 
 def alibi():
-    """DeepMind's form for bidirectional attention: half a slope less for every key before the query."""
+    """DeepMind's form for bidirectional attention, half a slope less for every key before the query, and logarithms of distances."""
     layer = Layer(1)
     slopes = alibi_slopes(layer.heads)
 
@@ -111,6 +111,13 @@ def alibi():
         return layer.product(h, i, j) - slopes[h] * ((i - j) - (0.5 if j < i else 0))
 
     yield layer.case("asymmetric", {"kind": "alibi", "asymmetric": True}, logit)
+    far = Layer(18)
+    far.positions = [0, 1, 5, 40, 413, 8000]
+
+    def far_logit(h, i, j):
+        return far.product(h, i, j) - slopes[h] * math.log(1 + far.positions[i] - far.positions[j])
+
+    yield far.case("log_distance", {"kind": "alibi", "log_distance": True}, far_logit)
 
 
 def kerple():
@@ -528,7 +535,7 @@ def dual_chunk():
 
 # name of the file, function, what the numbers are of
 ENCODINGS = [
-    ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
+    ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843); log_distance: Schroeder et al. 2026 (arXiv 2608.03994)"),
     ("kerple", kerple, "KERPLE's kernels of three parameters and with a weight: Chi et al. 2022 (arXiv 2205.09921)"),
     ("deberta", deberta, "DeBERTa by its paper (arXiv 2006.03654, eq. 4) and by its released code"),
     ("log_scaling", log_scaling, "Scalable-Softmax, Nakanishi 2025 (arXiv 2501.19399)"),

@@ -412,7 +412,8 @@ def _unknown_encoding(pe, positions):
     if scaling and scaling["kind"] not in _SCALINGS:
         return f"scaling {scaling['kind']!r}; allowed: {', '.join(_SCALINGS)}"
     # Left out of a record where they change nothing.
-    for table, keys in ((pe, ("slope_scale", "asymmetric")), (scaling or {}, ("scale_logits",))):
+    changes = ("slope_scale", "asymmetric", "log_distance")
+    for table, keys in ((pe, changes), (scaling or {}, ("scale_logits",))):
         for key in keys:
             if key in table:
                 return f"{table['kind']} with {key}; allowed: without it"

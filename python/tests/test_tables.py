@@ -49,6 +49,7 @@ MORE = [
     f'{{ kind = "by_layer", pattern = [0, 1, 1], parts = [{ROPE}, {{ kind = "rerope" }}] }}',
     '{ kind = "t5", scaled = false }',
     '{ kind = "alibi", slope_scale = 0.5 }',
+    '{ kind = "alibi", log_distance = true }',
     '{ kind = "kerple", form = "power" }',
     f'{{ kind = "stack", parts = [{ROPE}, {{ kind = "alibi" }}, {{ kind = "sinusoidal" }}] }}',
     f'{{ kind = "by_layer", pattern = [0, 1, 1], parts = [{ROPE}, {{ kind = "fire" }}] }}',

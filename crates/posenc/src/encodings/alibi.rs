@@ -1,12 +1,13 @@
 //! `alibi`: a penalty on the logits linear in distance, one fixed slope per head.
 //!
 //! - Formula: `-slope_scale slope_h / factor |query - key|` added to the logits after the division
-//!   by sqrt(head_dim).
+//!   by sqrt(head_dim); `log_distance`: `ln(1 + |query - key|)` in place of the distance.
 //! - Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts
 //!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
 //!   (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
 //!   multiplies the slopes by 96, for distances in segments. `slopes`: those of other programs, as
-//!   MPT's, whose `alibi_bias_max` b gives `2^(-b h/H)`.
+//!   MPT's, whose `alibi_bias_max` b gives `2^(-b h/H)`. `log_distance`: Schroeder et al. 2026
+//!   (arXiv 2608.03994), the mitigation that a digest of the paper gives with this formula.
 //! - Parameters: none.
 //! - Limits: none; distances are exact below 2^24.
 
@@ -44,6 +45,9 @@ pub struct AlibiConfig {
     /// Whether keys before the query are penalised as if half a token nearer (DeepMind).
     #[serde(skip_serializing_if = "schema::is_default")]
     pub asymmetric: bool,
+    /// Whether the penalty is linear in `ln(1 + distance)`, so that far keys keep a weight.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub log_distance: bool,
 }
 
 impl Default for AlibiConfig {
@@ -53,11 +57,25 @@ impl Default for AlibiConfig {
             slopes: None,
             slope_scale: 1.0,
             asymmetric: false,
+            log_distance: false,
         }
     }
 }
 
 impl AlibiConfig {
+    fn check_log_distance(&self) -> Result<(), ConfigError> {
+        if !(self.log_distance && self.asymmetric) {
+            return Ok(());
+        }
+        Err(ConfigError::new(
+            "log_distance",
+            true,
+            "is not defined for distances that are half a token short",
+            "false where asymmetric = true",
+            "remove one of the two",
+        ))
+    }
+
     /// The slopes of the heads, times `slope_scale` and over the factor.
     fn scaled(&self, n_heads: usize, factor: f64) -> Vec<f64> {
         let own = self.slopes.clone();
@@ -100,12 +118,14 @@ pub struct Alibi {
     #[module(skip)]
     slopes: Vec<f64>,
     asymmetric: bool,
+    log_distance: bool,
 }
 
 struct PreparedAlibi {
     slopes: Tensor<4>,
     distances: Distances,
     asymmetric: bool,
+    log_distance: bool,
     decays: bool,
 }
 
@@ -137,9 +157,10 @@ impl PositionalEncoding for Alibi {
             slopes: upload(slopes, shape, &context.device),
             distances: Distances::new(positions, &context.device),
             asymmetric: self.asymmetric,
-            // Replaced distances do not add up along a path, as a decay must, nor do distances
-            // that are all half a token short.
-            decays: !positions.replaces_distances() && !self.asymmetric,
+            log_distance: self.log_distance,
+            // Replaced distances do not add up along a path, as a decay must, nor do logarithms,
+            // nor distances that are all half a token short.
+            decays: !positions.replaces_distances() && !self.asymmetric && !self.log_distance,
         }))
     }
 }
@@ -163,6 +184,8 @@ impl BiasBlocks for &PreparedAlibi {
         let distance = self.distances.block(queries, keys);
         let penalised = if self.asymmetric {
             distance.clone().abs() - distance.greater_elem(0.0).float() * 0.5
+        } else if self.log_distance {
+            distance.abs().log1p()
         } else {
             distance.abs()
         };
@@ -188,13 +211,17 @@ impl EncodingSpec for AlibiConfig {
                      authors add `slope_h key`, equal up to a constant per row, which cancels in \
                      the softmax. `asymmetric` is DeepMind's form for bidirectional attention \
                      (Ruoss et al. 2023, arXiv 2305.16843): half a slope less for keys before the \
-                     query, so that left and right differ",
+                     query, so that left and right differ. `log_distance` is the mitigation of \
+                     Schroeder et al. 2026 (arXiv 2608.03994) for weights that f32 rounds to 0, \
+                     `slope_h ln(1 + |query - key|)`; its formula is from second hand. It is \
+                     KERPLE (log) with r1 = slope_h and r2 = 1, not trained",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_slopes(shape.n_heads)?;
         let hint = "BiPE has 96 for distances in segments";
         in_range("slope_scale", self.slope_scale, 1e-6..=1e6, hint)?;
+        self.check_log_distance()?;
         self.factor.check("factor")
     }
 
@@ -210,13 +237,13 @@ impl EncodingSpec for AlibiConfig {
         Facts {
             relative: true,
             by_distance: true,
-            linear: !self.asymmetric,
+            linear: !self.asymmetric && !self.log_distance,
             ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
-        let factor = self.factor.fixed()?;
+        let factor = self.factor.fixed().filter(|_| !self.log_distance)?;
         Some(self.scaled(shape.n_heads, factor))
     }
 
@@ -224,6 +251,7 @@ impl EncodingSpec for AlibiConfig {
         Alibi {
             slopes: self.scaled(shape.n_heads, self.factor.value()),
             asymmetric: self.asymmetric,
+            log_distance: self.log_distance,
         }
     }
 }

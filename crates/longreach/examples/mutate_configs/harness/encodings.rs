@@ -49,7 +49,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "self_extend", base = 100.0, layout = "half", rotary_dim = 4, window = 3, group = 2 }"#,
     r#"{ kind = "log_scaling", form = "llama4", original_max_position_embeddings = 8, strength = 0.2 }"#,
     r#"{ kind = "log_scaling", form = "ssmax", init_scale = 0.5 }"#,
-    r#"{ kind = "alibi", factor = 2.0, slopes = [0.5, 0.25], slope_scale = 2.0, asymmetric = false }"#,
+    r#"{ kind = "alibi", factor = 2.0, slopes = [0.5, 0.25], slope_scale = 2.0, asymmetric = false, log_distance = true }"#,
     r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#,
     r#"{ kind = "kerple", form = "power", weight = true }"#,
     r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#,

@@ -12,7 +12,7 @@ use posenc::encodings::{DebertaConfig, SandwichConfig, SinusoidalConfig, T5Confi
 use posenc::spec::EncodingSpec;
 use posenc::{Context, EncodingConfig, ModelShape, PositionalEncoding, Positions};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[test]
@@ -50,6 +50,7 @@ proptest! {
         let penalties = [
             json!({"kind": "alibi"}),
             json!({"kind": "alibi", "factor": 4.0}),
+            json!({"kind": "alibi", "log_distance": true}),
             json!({"kind": "kerple"}),
             json!({"kind": "kerple", "form": "power"}),
             json!({"kind": "hard_alibi"}),
@@ -117,6 +118,41 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
         test_len: 512,
     });
     assert_eq!(bias_of(&build(&auto, &SHAPE), &positions), of(8.0));
+}
+
+#[test]
+fn with_logarithms_of_distances_alibi_keeps_a_weight_where_it_is_blind() {
+    let of = |options: Value| {
+        let mut table = json!({"kind": "alibi"});
+        table
+            .as_object_mut()
+            .unwrap()
+            .extend(options.as_object().unwrap().clone());
+        bias_of(
+            &build(&config(table), &SHAPE),
+            &Positions::new(vec![8191.0], vec![0.0, 7778.0, 8191.0]),
+        )
+    };
+    let log = of(json!({"log_distance": true, "slope_scale": 2.0}));
+    let expected = slopes(4).into_iter().flat_map(|slope| {
+        [8191.0, 413.0, 0.0].map(|distance: f64| -2.0 * slope * distance.ln_1p())
+    });
+    assert!(largest_difference(&log, &expected.collect::<Vec<f64>>()) < 1e-5);
+    // Slope 1/4: -103.25 is a weight above 0 in f32, and so is no farther key.
+    let weight = |bias: f64| (bias as f32).exp();
+    let linear = of(json!({}));
+    assert!(
+        weight(linear[1]) > 0.0 && weight(linear[0]) == 0.0,
+        "{linear:?}"
+    );
+    assert!(log.iter().all(|bias| weight(*bias) > 0.0));
+    let logarithmic = config(json!({"kind": "alibi", "log_distance": true}));
+    assert_eq!(
+        logarithmic.slopes(&SHAPE),
+        None,
+        "it is not linear in distance"
+    );
+    assert!(!logarithmic.facts(&SHAPE).linear);
 }
 
 // T5

@@ -101,6 +101,11 @@ fn every_refusal_names_its_key() {
         (of("log_scaling", json!({"strength": -0.1})), 8, "strength"),
         (of("alibi", json!({"factor": 0.5})), 8, "factor"),
         (of("alibi", json!({"slope_scale": 0.0})), 8, "slope_scale"),
+        (
+            of("alibi", json!({"log_distance": true, "asymmetric": true})),
+            8,
+            "log_distance",
+        ),
         (of("t5", json!({"num_buckets": 0})), 8, "num_buckets"),
         (of("t5", json!({"num_buckets": 31})), 8, "num_buckets"),
         (
