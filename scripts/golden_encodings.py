@@ -612,7 +612,17 @@ def evq_cosh():
         yield f"evq_cosh_auto_{length}", dim, base, None, None, "evq_cosh", options, theta, 1.0
 
 
-SCALED = [yarn_equal_ends, mrrope, evq_cosh]
+def hope():
+    """Pairs that do not complete a turn in L stand still; with base 1e4 and 64 dimensions the paper counts 18 of 64 at L = 4096."""
+    for dim, base, length in [(16, 10000.0, 64), (128, 10000.0, 4096), (128, 500000.0, 4096), (8, 100.0, 6)]:
+        theta = [t if 2 * math.pi / t <= length else 0.0 for t in plain(dim, base)]
+        if dim == 128:
+            assert theta.count(0.0) == {10000.0: 18, 500000.0: 32}[base]
+        options = {"original_max_position_embeddings": length}
+        yield f"hope_d{dim}_b{base:g}_{length}", dim, base, None, None, "hope", options, theta, 1.0
+
+
+SCALED = [yarn_equal_ends, mrrope, evq_cosh, hope]
 
 
 def write(path, head, cases):

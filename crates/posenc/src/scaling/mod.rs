@@ -7,6 +7,7 @@ mod dynamic_ntk;
 mod dynamic_yarn;
 mod evq_cosh;
 mod factor;
+mod hope;
 mod linear;
 mod llama3;
 mod longrope;
@@ -27,10 +28,16 @@ use std::f64::consts::PI;
 use std::ops::RangeInclusive;
 
 /// What differs from the source, by kind; as [`About::deviations`](crate::spec::About).
-pub const DEVIATIONS: &[(&str, &str)] = &[(
-    "evq_cosh",
-    "tau is 1.5 unless given; the authors' notes have a rule for it, which is `tau = \"auto\"`",
-)];
+pub const DEVIATIONS: &[(&str, &str)] = &[
+    (
+        "evq_cosh",
+        "tau is 1.5 unless given; the authors' notes have a rule for it, which is `tau = \"auto\"`",
+    ),
+    (
+        "hope",
+        "as the paper of DaRoPE defines it; that of HoPE was not read",
+    ),
+];
 
 /// Frequencies before any scaling.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +145,7 @@ scalings! {
     "longrope" => longrope::LongropeScaling as Longrope;
     "llama3" => llama3::Llama3Scaling as Llama3;
     "proportional" => proportional::ProportionalScaling as Proportional;
+    "hope" => hope::HopeScaling as Hope;
     "resonance" => resonance::ResonanceScaling as Resonance;
     "evq_cosh" => evq_cosh::EvqCoshScaling as EvqCosh;
 }

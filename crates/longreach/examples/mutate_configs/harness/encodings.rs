@@ -41,6 +41,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "rope", scaling = { kind = "llama3", factor = 2.0, original_max_position_embeddings = 8, low_freq_factor = 1.0,
             high_freq_factor = 4.0 } }"#,
     r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#,
+    r#"{ kind = "rope", scaling = { kind = "hope", original_max_position_embeddings = 8 } }"#,
     r#"{ kind = "rope", scaling = { kind = "resonance" } }"#,
     r#"{ kind = "xpos", base = 100.0, layout = "interleaved", rotary_dim = 4, gamma = 0.4, scale_base = 512.0, block_size = 4 }"#,
     r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#,

@@ -97,6 +97,11 @@ fn every_refusal_names_its_key() {
         (of("rerope", json!({"leak": 0.5})), 8, "leak"),
         (of("self_extend", json!({"window": 0})), 8, "window"),
         (of("self_extend", json!({"group": 0})), 8, "group"),
+        (
+            scaled("hope", json!({original: 0})),
+            8,
+            "scaling.original_max_position_embeddings",
+        ),
         (of("log_scaling", json!({original: 1})), 8, original),
         (of("log_scaling", json!({"strength": -0.1})), 8, "strength"),
         (of("alibi", json!({"factor": 0.5})), 8, "factor"),

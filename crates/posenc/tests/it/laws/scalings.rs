@@ -59,7 +59,11 @@ fn factor_1_is_no_scaling() {
         .iter()
         .filter(|kind| !kinds.contains(kind))
         .collect();
-    assert_eq!(left_out, [&"resonance", &"evq_cosh"], "both have no factor");
+    assert_eq!(
+        left_out,
+        [&"hope", &"resonance", &"evq_cosh"],
+        "these have no factor"
+    );
     for scaling in cases {
         let scaled = scaled(&scaling, 64, 100.0);
         assert_eq!(scaled.attention_factor, 1.0, "{scaling}");
@@ -260,6 +264,27 @@ fn proportional_rotation_keeps_the_fastest_pairs_as_they_are_in_the_full_head() 
         (partial[1] - plain[1]).abs() > 1e-3,
         "not to be confused with rotary_dim, whose frequencies spread over the part"
     );
+}
+
+#[test]
+fn hope_is_proportional_with_the_share_of_pairs_that_turn_in_training() {
+    let pairs = plain(64);
+    for length in [1, 6, 7, 64, 1000, 40_000, 100_000] {
+        let of = |scaling: Value| scaled(&scaling, 64, 1.0).inv_freq;
+        let hope = of(json!({"kind": "hope", "original_max_position_embeddings": length}));
+        let turning = pairs
+            .iter()
+            .filter(|theta| *theta * f64::from(length) >= std::f64::consts::TAU);
+        let fraction = turning.count() as f64 / 32.0;
+        let proportional = of(json!({"kind": "proportional", "fraction": fraction}));
+        assert_eq!(hope, proportional, "{length}");
+    }
+    // The training length unless given; a later test changes nothing.
+    let at = |length: f64| scaled(&json!({"kind": "hope"}), 64, length).inv_freq;
+    let moving = |inv_freq: Vec<f64>| inv_freq.iter().filter(|theta| **theta > 0.0).count();
+    assert_eq!(moving(at(6.0)), 0);
+    assert_eq!(moving(at(7.0)), 1);
+    assert_eq!(moving(at(1e6)), 32);
 }
 
 #[test]
