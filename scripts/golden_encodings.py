@@ -622,7 +622,15 @@ def hope():
         yield f"hope_d{dim}_b{base:g}_{length}", dim, base, None, None, "hope", options, theta, 1.0
 
 
-SCALED = [yarn_equal_ends, mrrope, evq_cosh, hope]
+def periods():
+    """Whole periods, repeated over the pairs; a turn for every token is none."""
+    for dim, given in [(8, [2, 3, 5, 1]), (16, [2, 3, 7]), (4, [6])]:
+        own = [given[i % len(given)] for i in range(dim // 2)]
+        theta = [2 * math.pi / m if m > 1 else 0.0 for m in own]
+        yield f"periods_d{dim}", dim, 10000.0, None, None, "resonance", {"periods": given}, theta, 1.0
+
+
+SCALED = [yarn_equal_ends, mrrope, evq_cosh, hope, periods]
 
 
 def write(path, head, cases):

@@ -78,6 +78,19 @@ impl RopeConfig {
             .map_or(1.0, RopeScaling::logits_factor)
     }
 
+    /// Refuses what a scaling with frequencies of its own leaves without effect.
+    fn check_replaced(&self, scaling: &RopeScaling) -> Result<(), ConfigError> {
+        let (key, value) = match (self.base, self.spacing) {
+            _ if !scaling.replaces_plain() => return Ok(()),
+            (base, _) if base != Self::default().base => ("base", base.to_string()),
+            (_, FrequencySpacing::Linear) => ("spacing", "linear".to_owned()),
+            _ => return Ok(()),
+        };
+        let problem = format!("has no effect where scaling `{}` gives all", scaling.kind());
+        let hint = format!("remove {key}, or what replaces the frequencies");
+        Err(ConfigError::new(key, value, problem, "nothing", hint))
+    }
+
     fn rotation(&self, head_dim: usize) -> Rotary {
         Rotary {
             spacing: self.spacing,
@@ -215,6 +228,7 @@ impl EncodingSpec for RopeConfig {
                 "use spacing = \"geometric\", or linear scaling",
             ));
         }
+        self.check_replaced(scaling)?;
         scaling.check(dim).map_err(|error| error.within("scaling"))
     }
 

@@ -61,6 +61,11 @@ pub trait Scaling {
     /// key be resolved.
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies;
 
+    /// Whether it gives frequencies of its own, so that base and spacing have no effect.
+    fn replaces_plain(&self) -> bool {
+        false
+    }
+
     /// Multiplies the logits, beside the factor on cos and sin.
     fn logits_factor(&self) -> f64 {
         1.0
@@ -115,6 +120,10 @@ macro_rules! scalings {
 
             pub(crate) fn reads_base(&self) -> bool {
                 match self { $(Self::$variant(_) => $config::READS_BASE),+ }
+            }
+
+            pub(crate) fn replaces_plain(&self) -> bool {
+                match self { $(Self::$variant(config) => config.replaces_plain()),+ }
             }
 
             pub(crate) fn check(&self, dim: usize) -> Result<(), ConfigError> {

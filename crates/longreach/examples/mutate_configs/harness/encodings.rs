@@ -42,7 +42,7 @@ pub const ENCODINGS: &[&str] = &[
             high_freq_factor = 4.0 } }"#,
     r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#,
     r#"{ kind = "rope", scaling = { kind = "hope", original_max_position_embeddings = 8 } }"#,
-    r#"{ kind = "rope", scaling = { kind = "resonance" } }"#,
+    r#"{ kind = "rope", scaling = { kind = "resonance", periods = [2, 3] } }"#,
     r#"{ kind = "xpos", base = 100.0, layout = "interleaved", rotary_dim = 4, gamma = 0.4, scale_base = 512.0, block_size = 4 }"#,
     r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#,
     r#"{ kind = "pope", base = 100.0, learnable = true }"#,

@@ -102,6 +102,37 @@ fn every_refusal_names_its_key() {
             8,
             "scaling.original_max_position_embeddings",
         ),
+        (
+            scaled("resonance", json!({"periods": []})),
+            8,
+            "scaling.periods",
+        ),
+        (
+            scaled("resonance", json!({"periods": [2, 3, 4, 5, 6]})),
+            8,
+            "scaling.periods",
+        ),
+        (
+            scaled("resonance", json!({"periods": [2, 0]})),
+            8,
+            "scaling.periods.1",
+        ),
+        (
+            with(
+                scaled("resonance", json!({"periods": [2]})),
+                json!({"base": 7.0}),
+            ),
+            8,
+            "base",
+        ),
+        (
+            with(
+                scaled("resonance", json!({"periods": [2]})),
+                json!({"spacing": "linear"}),
+            ),
+            8,
+            "spacing",
+        ),
         (of("log_scaling", json!({original: 1})), 8, original),
         (of("log_scaling", json!({"strength": -0.1})), 8, "strength"),
         (of("alibi", json!({"factor": 0.5})), 8, "factor"),

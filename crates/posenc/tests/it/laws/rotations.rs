@@ -332,6 +332,31 @@ fn a_resonant_pair_repeats_after_its_wavelength() {
 }
 
 #[test]
+fn given_periods_are_those_of_the_logits() {
+    let repeats = |periods: Value, step: f64| {
+        let scaling = json!({"kind": "resonance", "periods": periods});
+        let encoding = build(
+            &config(json!({"kind": "rope", "scaling": scaling})),
+            &heads_of(8),
+        );
+        let x = host(random(5, [8]));
+        let at = |position: f64| turn(&encoding, &x, position);
+        let far = (0..50).map(|i| largest_difference(&at(3.0), &at(3.0 + step * f64::from(i))));
+        far.fold(0.0, f64::max)
+    };
+    // The least common multiple of all, and of no fewer.
+    assert!(repeats(json!([2, 3, 5, 1]), 30.0) < 1e-6);
+    assert!(repeats(json!([2, 3, 5, 1]), 1e5 * 30.0) < 1e-6);
+    assert!(repeats(json!([2, 3, 5, 1]), 15.0) > 0.1);
+    // A shorter list is repeated.
+    assert!(repeats(json!([2]), 2.0) < 1e-6 && repeats(json!([2]), 1.0) > 0.1);
+    assert!(
+        repeats(json!([1]), 1.0) == 0.0,
+        "a turn for every token is no rotation"
+    );
+}
+
+#[test]
 fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
     for (name, learnable) in all_configs() {
         let EncodingConfig::Rope(rope) = &learnable else {
