@@ -320,6 +320,29 @@ def selective_rope():
         yield layer.case("every_option" if full else "plain", config, logit)
 
 
+def darope():
+    """Two pairs turn in 16 tokens and two turn by content, at positions on both sides of 16; and all four by content at a length of 5."""
+    for length in [16, 5]:
+        layer = Layer(19, head_dim=8, tokens=7)
+        layer.positions = [0, 3, 8, 14, 15, 17, 90]
+        weight = layer.parameter("layers.0.weight", layer.d_model, layer.heads)
+        alpha = layer.parameter("layers.0.alpha", layer.heads)
+        theta = [25 ** (-2 * i / 8) for i in range(4)]
+
+        def angles(h, t, layer=layer, weight=weight, alpha=alpha, length=length, theta=theta):
+            p = layer.positions[t]
+            share = min(max((p + 0.5) / length, 1e-6), 1 - 1e-6)
+            beta = math.log(share) - math.log(1 - share)
+            c = length * sigmoid(dot(layer.hidden[t], column(weight, h)) + alpha[h] * beta)
+            return [(p if x >= 2 * math.pi / length else c) * x for x in theta]
+
+        def logit(h, i, j, layer=layer, angles=angles):
+            return layer.turned(h, i, j, angles(h, i), angles(h, j))
+
+        config = {"kind": "darope", "base": 25.0, "original_max_position_embeddings": length}
+        yield layer.case(f"length_{length}", config, logit)
+
+
 def grape_m():
     """Trained frequencies of two pairs; phases by position and by content, by head and for all heads."""
     for phase, per_head in [("position", False), ("position", True), ("sigmoid", False), ("softplus", True)]:
@@ -544,6 +567,7 @@ ENCODINGS = [
     ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
+    ("darope", darope, "DaRoPE, Levy et al. 2026 (arXiv 2609.34556): equations 2 to 6 and method 1"),
     ("selective_rope", selective_rope, "Movahedi et al. 2026 (arXiv 2511.17388), and the authors' modules/rotary.py"),
     ("grape_m", grape_m, "GRAPE, 2025 (arXiv 2512.07805): the commuting rotations of the authors' code, by position and by content"),
     ("path", path, "Yang et al. 2025 (arXiv 2505.16381): one reflection after the other, w and beta as in flash-linear-attention"),

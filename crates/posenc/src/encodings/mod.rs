@@ -10,6 +10,7 @@ pub mod by_layer;
 pub mod cable;
 pub mod cope;
 pub mod dape;
+pub mod darope;
 pub mod deberta;
 pub mod dual_chunk;
 pub mod fire;
@@ -212,6 +213,7 @@ encodings! {
     "pope" => pope::{Pope, PopeConfig};
     "mobius" => mobius::{Mobius, MobiusConfig};
     "fope" => fope::{Fope, FopeConfig};
+    "darope" => darope::{Darope, DaropeConfig};
     "selective_rope" => selective_rope::{SelectiveRope, SelectiveRopeConfig};
     "grape_m" => grape_m::{GrapeM, GrapeMConfig};
     "rerope" => rerope::{Rerope, ReropeConfig};

@@ -1,13 +1,14 @@
-//! xPos, ReRoPE, Self-Extend, log scaling and PoPE against their formulas.
+//! xPos, ReRoPE, Self-Extend, log scaling, DaRoPE and PoPE against their formulas.
 
-use super::bias_of;
 use super::rotations::{pairwise, rotated};
+use super::{bias_of, device};
 use crate::common::{
-    Attention, SHAPE, all_configs, build, build_recorded, config, dot, largest_difference, logits,
+    Attention, LENGTHS, SHAPE, all_configs, build, build_recorded, config, dot, largest_difference,
+    logits,
 };
 use posenc::rotary::RotaryLayout;
 use posenc::spec::EncodingSpec;
-use posenc::{EncodingConfig, Positions};
+use posenc::{Encoding, EncodingConfig, Init, Positions};
 use serde_json::{Value, json};
 
 // xPos
@@ -235,6 +236,57 @@ fn log_scaling_starts_where_training_ended_and_grows() {
         };
         assert!((factors[1023] - expected).abs() < 1e-15, "{form}");
     }
+}
+
+// DaRoPE
+
+/// DaRoPE of one layer and head whose content says nothing and whose prior counts `alpha` times.
+fn without_content(alpha: f64) -> Encoding {
+    let constants = |path: &str, shape: &[usize], _| {
+        let value = if path.ends_with("alpha") { alpha } else { 0.0 };
+        vec![value; shape.iter().product()]
+    };
+    let device = device();
+    let mut darope = config(json!({"kind": "darope"}));
+    darope.resolve(&LENGTHS);
+    darope
+        .init(&SHAPE, &Init::new(&device, &constants))
+        .expect("a resolved configuration")
+}
+
+#[test]
+fn without_content_darope_is_rope_in_training_and_without_its_prior_hope() {
+    let apart = |encoding: &Encoding, other: Value, positions: &Positions| {
+        let mut other = config(other);
+        other.resolve(&LENGTHS);
+        let logits = |encoding: &Encoding| Attention::new(encoding, positions, 0, 0).logits();
+        largest_difference(&logits(encoding), &logits(&build(&other, &SHAPE)))
+    };
+    let hope = json!({"kind": "rope", "scaling": {"kind": "hope"}});
+    let (inside, beyond) = (Positions::contiguous(64), Positions::from_offset(1000, 64));
+    for positions in [&inside, &beyond] {
+        assert!(apart(&without_content(0.0), hope.clone(), positions) < 1e-5);
+    }
+    let rope = json!({"kind": "rope"});
+    assert!(apart(&without_content(1.0), rope.clone(), &inside) < 1e-5);
+    // Beyond the training length the prior has no more room: slow pairs stand still.
+    assert!(apart(&without_content(1.0), hope, &beyond) < 1e-5);
+    assert!(apart(&without_content(1.0), rope, &beyond) > 1e-3);
+}
+
+#[test]
+fn darope_that_turns_every_pair_by_position_has_no_parameters() {
+    let of = |length: usize| {
+        config(json!({"kind": "darope", "base": 100.0, "original_max_position_embeddings": length}))
+    };
+    // Wavelengths are 2 pi times 1 to 100 to the power of 3/4: 199 tokens.
+    let (some, none) = (of(198), of(199));
+    assert_eq!(some.parameters(&SHAPE).len(), 4);
+    assert!(none.parameters(&SHAPE).is_empty());
+    let rope = config(json!({"kind": "rope", "base": 100.0}));
+    let positions = Positions::contiguous(300);
+    let difference = largest_difference(&logits(&none, &positions), &logits(&rope, &positions));
+    assert!(difference < 1e-6, "{difference}");
 }
 
 // PoPE
