@@ -542,6 +542,29 @@ def string():
     yield layer.case("shifted_by_two", {"kind": "string", "shift": shift, "window": window}, logit)
 
 
+def waveprune():
+    """Wavelengths of 2 pi and of 10 pi: the second pair goes on after the first has ended; a dimension that is not rotated never ends."""
+    for layout, rotated_dims in [("half", 4), ("interleaved", 4), ("half", 2)]:
+        layer = Layer(20, tokens=7)
+        layer.positions = [0, 6, 7, 31, 32, 40, 1000]
+        pairs = rotated_dims // 2
+        theta = [25 ** (-2 * i / rotated_dims) for i in range(pairs)]
+
+        def logit(h, i, j, layer=layer, layout=layout, rotated_dims=rotated_dims, pairs=pairs, theta=theta):
+            q, k = layer.q[h][i], layer.k[h][j]
+            d = layer.positions[i] - layer.positions[j]
+            total = dot(q[rotated_dims:], k[rotated_dims:])
+            for p, t in enumerate(theta):
+                a, b = (p, p + pairs) if layout == "half" else (2 * p, 2 * p + 1)
+                if t * d < 2 * math.pi:
+                    c, s = math.cos(t * d), math.sin(t * d)
+                    total += c * (q[a] * k[a] + q[b] * k[b]) + s * (q[a] * k[b] - q[b] * k[a])
+            return total / math.sqrt(layer.head_dim)
+
+        config = {"kind": "waveprune", "base": 25.0, "layout": layout, "rotary_dim": rotated_dims}
+        yield layer.case(f"{layout}_{rotated_dims}", config, logit)
+
+
 def dual_chunk():
     """Chunks of 3 tokens and one of a local window: the third chunk sees all three zones."""
     layer, largest, local = Layer(14, tokens=11), 4, 1
@@ -578,6 +601,7 @@ ENCODINGS = [
     ("by_head", by_head, "the definition: the first heads have the first part, slopes are those of the part's own number of heads"),
     ("by_layer", by_layer, "the definition: layer 0 has the part that the pattern names first"),
     ("string", string, "STRING, An et al. 2024 (arXiv 2410.18745)"),
+    ("waveprune", waveprune, "WavePrune, Du et al. 2026 (arXiv 2610.06963), by its abstract"),
     ("dual_chunk", dual_chunk, "Dual Chunk Attention, An et al. 2024 (arXiv 2402.17463)"),
 ]
 

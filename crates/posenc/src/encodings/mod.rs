@@ -45,6 +45,7 @@ pub mod string;
 pub mod t5;
 pub mod transformer_xl;
 pub mod wall;
+pub mod waveprune;
 pub mod window;
 pub mod xpos;
 
@@ -220,6 +221,7 @@ encodings! {
     "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
     "string" => string::{Shifted, ShiftedConfig};
     "dual_chunk" => dual_chunk::{DualChunk, DualChunkConfig};
+    "waveprune" => waveprune::{WavePrune, WavePruneConfig};
     "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};
     "alibi" => alibi::{Alibi, AlibiConfig};
     "t5" => t5::{T5, T5Config};

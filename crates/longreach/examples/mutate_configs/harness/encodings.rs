@@ -7,6 +7,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "fope", base = 100.0, pad = "code", gain = 0.4, learnable = true, original_max_position_embeddings = 40 }"#,
     r#"{ kind = "string", base = 100.0, layout = "half", rotary_dim = 4, shift = 5, window = 2 }"#,
     r#"{ kind = "dual_chunk", base = 100.0, layout = "half", rotary_dim = 4, chunk_size = 5, local_window = 1 }"#,
+    r#"{ kind = "waveprune", base = 100.0, layout = "half", rotary_dim = 4 }"#,
     r#"{ kind = "cable", scaled = false, init_bias = -3.0 }"#,
     r#"{ kind = "grape_a", gate = "query" }"#,
     r#"{ kind = "grape_ap", width = 4 }"#,

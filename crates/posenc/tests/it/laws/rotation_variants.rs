@@ -1,4 +1,4 @@
-//! xPos, ReRoPE, Self-Extend, log scaling, DaRoPE and PoPE against their formulas.
+//! xPos, ReRoPE, Self-Extend, log scaling, WavePrune, DaRoPE and PoPE against their formulas.
 
 use super::rotations::{pairwise, rotated};
 use super::{bias_of, device};
@@ -10,6 +10,7 @@ use posenc::rotary::RotaryLayout;
 use posenc::spec::EncodingSpec;
 use posenc::{Encoding, EncodingConfig, Init, Positions};
 use serde_json::{Value, json};
+use std::f64::consts::TAU;
 
 // xPos
 
@@ -236,6 +237,47 @@ fn log_scaling_starts_where_training_ended_and_grows() {
         };
         assert!((factors[1023] - expected).abs() < 1e-15, "{form}");
     }
+}
+
+// WavePrune
+
+#[test]
+fn pairs_of_waveprune_end_with_their_first_turn() {
+    let mut found = 0;
+    for (name, config) in all_configs() {
+        let EncodingConfig::WavePrune(c) = &config else {
+            continue;
+        };
+        found += 1;
+        let dim = c.rotary_dim.unwrap_or(SHAPE.head_dim);
+        let theta = posenc::rotary::inv_freq(dim, c.base);
+        let encoding = build(&config, &SHAPE);
+        for positions in [
+            Positions::contiguous(90),
+            Positions::from_offset(1003, 20),
+            Positions::same(vec![0.0, 2.0, 3.5, 40.0, 900.0, 7000.0]),
+        ] {
+            let attention = Attention::new(&encoding, &positions, 0, 0);
+            let expected = pairwise(&attention, &positions, |_, q, k, m, n| {
+                let turned = rotated(q, m - n, &theta, c.layout);
+                let pair = |i: usize| match c.layout {
+                    RotaryLayout::Half => [i, i + dim / 2],
+                    RotaryLayout::Interleaved => [2 * i, 2 * i + 1],
+                };
+                let counted = (0..dim / 2).filter(|i| theta[*i] * (m - n).abs() < TAU);
+                let counted = counted.flat_map(pair).chain(dim..SHAPE.head_dim);
+                counted.map(|at| turned[at] * k[at]).sum()
+            });
+            let difference = largest_difference(&attention.logits(), &expected);
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+        // Within 2 pi tokens nothing has turned once.
+        let rope = json!({"kind": "rope", "base": c.base, "layout": c.layout, "rotary_dim": dim});
+        let rope = crate::common::config(rope);
+        let short = Positions::from_offset(50, 7);
+        assert_eq!(logits(&config, &short), logits(&rope, &short), "{name}");
+    }
+    assert_eq!(found, 2);
 }
 
 // DaRoPE
