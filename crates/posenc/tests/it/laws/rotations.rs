@@ -357,6 +357,65 @@ fn given_periods_are_those_of_the_logits() {
 }
 
 #[test]
+fn hd_rope_is_rope_in_another_basis() {
+    // Blocks of four dimensions turn by cos(a) I + sin(a) G, where the generator G is the skew
+    // Paley matrix over the root of 3 (arXiv 2608.29715, algorithm 2).
+    const PALEY: [[f64; 4]; 4] = [
+        [0.0, 1.0, 1.0, 1.0],
+        [-1.0, 0.0, 1.0, -1.0],
+        [-1.0, -1.0, 0.0, 1.0],
+        [-1.0, 1.0, -1.0, 0.0],
+    ];
+    let generated = |x: &[f64]| PALEY.map(|row| dot(&row, x) / 3f64.sqrt());
+    let turned = |x: &[f64], position: f64| -> Vec<f64> {
+        let blocks = x.chunks(4).zip([1.0, 0.01]);
+        let turn = |(block, theta): (&[f64], f64)| {
+            let (sin, cos) = (position * theta).sin_cos();
+            let of = block.iter().zip(generated(block));
+            of.map(|(x, g)| cos * x + sin * g).collect::<Vec<f64>>()
+        };
+        blocks.flat_map(turn).collect()
+    };
+    // G squared is -I, so that each of two planes, a vector and what G makes of it, turns alone.
+    let first = [1.0, 0.0, 0.0, 0.0];
+    let second = [0.0, 1.0, -1.0, 0.0].map(|x| x / 2f64.sqrt());
+    let planes = [first, generated(&first), second, generated(&second)];
+    for (i, a) in planes.iter().enumerate() {
+        let back = generated(&generated(a));
+        assert!(largest_difference(&back, &a.map(|x| -x)) < 1e-15);
+        for (j, b) in planes.iter().enumerate() {
+            let expected = f64::from(u8::from(i == j));
+            assert!((dot(a, b) - expected).abs() < 1e-15, "{i} and {j}");
+        }
+    }
+    // RoPE of frequencies 1, 1, 1/100, 1/100: pair i is dimensions i and i + 4.
+    let log_frequency = [0.0, 10f64.ln(), 0.0, 10f64.ln()];
+    let rope = config(json!({"kind": "rope", "learnable": true}))
+        .init(
+            &heads_of(8),
+            &Init::new(&Device::flex(), &|_, _, _| log_frequency.to_vec()),
+        )
+        .expect("a resolved configuration");
+    let in_basis = |x: &[f64]| -> Vec<f64> {
+        let of = |block: &[f64], from: usize| [0, 2].map(|i| dot(&planes[from + i], block));
+        let (a, b) = x.split_at(4);
+        [of(a, 0), of(b, 0), of(a, 1), of(b, 1)].concat()
+    };
+    let (q, k) = (noise(11, 8), noise(12, 8));
+    for (m, n) in [(0.0, 0.0), (5.0, 2.0), (40.0, 7.0), (90.0, 0.0)] {
+        let theirs = dot(&turned(&q, m), &turned(&k, n));
+        let ours = dot(
+            &turn(&rope, &in_basis(&q), m),
+            &turn(&rope, &in_basis(&k), n),
+        );
+        assert!(
+            (ours - theirs).abs() < 1e-4,
+            "{m} and {n}: {ours}, {theirs}"
+        );
+    }
+}
+
+#[test]
 fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
     for (name, learnable) in all_configs() {
         let EncodingConfig::Rope(rope) = &learnable else {
