@@ -119,6 +119,19 @@ def method(record):
     return ", ".join(label["text"] for label in record["labels"])
 
 
+def methods(records):
+    """The method of each record. Classes of `longreach.bench` that share a name are told apart by
+    their code, as in the report."""
+    named = [(method(record), record["spec"]["model"]["pe"].get("code")) for record in records]
+    codes = {}
+    for name, code in named:
+        codes.setdefault(name, set()).add(code)
+    return [
+        f"{name} [model.pe.code = {code}]" if code and len(codes[name]) > 1 else name
+        for name, code in named
+    ]
+
+
 def part(record):
     """What a run is for: `result`, `half` (a result again with half the steps), or `sweep` (of
     `[select]`, scored on other rows)."""
@@ -147,20 +160,20 @@ def scores(records):
     """One dictionary for each score: run, part, variant, test length, metric and value. Perplexity
     is derived from the loss."""
     rows = []
-    for record in records:
+    for record, name in zip(records, methods(records)):
         for evaluation in record["evals"]:
-            for name, metric in metrics(evaluation).items():
+            for key, metric in metrics(evaluation).items():
                 rows.append(
                     {
                         "run_id": record["run_id"],
                         "experiment": record["experiment"],
-                        "method": method(record),
+                        "method": name,
                         "seed": record["seed"],
                         "part": part(record),
                         "train_len": record["task"]["train_len"],
                         "variant": evaluation["variant"],
                         "test_len": test_len(evaluation),
-                        "metric": name,
+                        "metric": key,
                         "value": metric["value"],
                     }
                 )

@@ -50,7 +50,8 @@ def run(
     """Trains and tests an encoding under a config of the program; returns the records.
 
     `config` is a path; its axes and variants are left aside. Under `[select]` the encoding is
-    first trained with every combination of values, as the program's own methods are.
+    first trained with every combination of values, as the program's own methods are. Seeds that
+    are among `half_seeds` are also trained for half the steps.
     `encoding` is a class derived from `Encoding`. `overrides` are `KEY=VALUE`, as on the command
     line. Raises `BenchError` for what cannot be compared, before anything is trained.
     """
@@ -79,8 +80,15 @@ def run(
     proof = self_check(first)
     print(proof["text"], flush=True)
 
+    whole = {}
+
     def make(program: Program, job: dict, selected: Optional[dict] = None) -> dict:
-        return _run(program, job, encoding, code, proof, runs, selected)
+        more = {"selected": selected} if selected else {}
+        if "half_of" in job["job"]:
+            more["half_of"] = whole[job["job"]["half_of"]]
+        record = _run(program, job, encoding, code, proof, runs, more)
+        whole[job["job"]["run_id"]] = record["run_id"]
+        return record
 
     chosen, selected = choice.make(make)
     if selected:
@@ -91,17 +99,16 @@ def run(
 
 
 def _run(
-    program: Program, job: dict, encoding: type, code: str, proof: dict, runs, selected
+    program: Program, job: dict, encoding: type, code: str, proof: dict, runs, more: dict
 ) -> dict:
-    """Trains and tests one run, and writes its record."""
+    """Trains and tests one run, and writes its record with `more` in it."""
     start, weights = program.initial(NOPE, job)
     spec = job["job"]["spec"]
     model = Transformer(spec["model"], checks.make(encoding, _shape(spec), spec["seed"]))
     model.start_from(weights)
     trained = train(model, program, job)
     record = _record(job, start, model, encoding, code, trained, proof)
-    if selected:
-        record["selected"] = selected
+    record.update(more)
     if record["status"] == "ok":
         record["evals"] = evaluate(model, program, job, start["task"]["definitions"])
     place = pathlib.Path(runs, record["experiment"], record["run_id"])
@@ -109,6 +116,7 @@ def _run(
     (place / "record.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     (place / "self-check.json").write_text(json.dumps(proof, indent=2) + "\n", encoding="utf-8")
     part = " of the sweep" if spec["eval"].get("rows") == "selection" else ""
+    part = ", half the steps" if "half_of" in record else part
     print(f"{encoding.__name__} seed {spec['seed']}{part}: {record['status']}, {place}", flush=True)
     return record
 
@@ -181,10 +189,9 @@ def _record(
     ends = [min((at + 1) * width, len(losses)) for at in range(len(parts))]
     tail = losses[-max(len(losses) // 10, 1) :]
     label = f"{encoding.__name__} (pytorch {torch.__version__.split('+')[0]})"
-    size = spec["train"]["seq_len"] * spec["train"]["batch_size"]
     facts = {
         "steps": len(losses),
-        "tokens": size * len(losses),
+        "tokens": trained.tokens,
         "loss_curve": [
             {"step": end, "loss_nats": sum(part) / len(part)} for end, part in zip(ends, parts)
         ],

@@ -13,10 +13,10 @@ _KNOWN = {
     "model": "vocab_size d_model n_layers n_heads head_dim mlp d_ff norm activation tied_head "
     "embedding_std matrix_std qk_norm matmul pe dropout",
     "train": "train_len seq_len steps batch_size lr warmup_steps schedule final_lr grad_clip adamw "
-    "length min_len stop",
+    "length min_len stop stages",
     "eval": "test_lens seed rows batch_tokens variants",
 }
-_ONLY = [("model", "dropout", 0.0), ("train", "length", "fixed")]
+_ONLY = [("model", "dropout", 0.0)]
 
 
 def check_config(spec: dict) -> None:
@@ -33,8 +33,11 @@ def check_config(spec: dict) -> None:
         raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
     if spec["train"].get("stop"):
         check_metric(spec["train"]["stop"]["metric"], "train.stop.metric")
-        if "min_len" in spec["train"]["stop"]:
-            raise BenchError("train.stop.min_len: bench stops by rows of train_len alone; leave it out")
+    for at, stage in enumerate(spec["train"].get("stages", [])):
+        for key in ("pe", "positions"):
+            if key in stage:
+                raise BenchError(f"train.stages.{at}.{key}: bench has one encoding and one kind of "
+                                 "positions for all stages; leave it out")
 
 
 def check_task(task: dict) -> None:

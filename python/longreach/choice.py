@@ -72,7 +72,7 @@ class Choice:
 def _settings(job: dict) -> list:
     """What a run of the sweep shares with its result."""
     spec = job["job"]["spec"]
-    shorter = ("steps", "warmup_steps")
+    shorter = ("steps", "warmup_steps", "stages")
     train = {key: value for key, value in spec["train"].items() if key not in shorter}
     return [spec["model"], train]
 

@@ -23,7 +23,7 @@ from typing import Any, Iterator, Optional, Union
 
 import pandas
 
-from . import method, metrics, part, records, test_len
+from . import methods, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
 
 Place = Union[str, "os.PathLike[str]"]
@@ -178,7 +178,7 @@ def _plan(check: list) -> dict:
 
 
 def _rows(found: list) -> Iterator[dict]:
-    for record in found:
+    for record, method in zip(found, methods(found)):
         spec = record["spec"]
         config = {}
         for section in SECTIONS:
@@ -186,7 +186,7 @@ def _rows(found: list) -> Iterator[dict]:
         base = {
             "run_id": record["run_id"],
             "experiment": record["experiment"],
-            "method": method(record),
+            "method": method,
             "seed": record["seed"],
             "part": part(record),
         }

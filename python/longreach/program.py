@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import copy
+import itertools
 import json
 import pathlib
 import subprocess
@@ -34,6 +35,7 @@ class Program:
         self.config = str(pathlib.Path(config).resolve())
         self.overrides = [f"{each}" for each in overrides]
         self.tables = {}
+        self.half_seeds = None
 
     def _call(self, *arguments: str, cwd=None) -> str:
         done = subprocess.run([self.path, *arguments], cwd=cwd, text=True, capture_output=True)
@@ -45,7 +47,7 @@ class Program:
         """The same program and config with more overrides."""
         other = copy.copy(self)
         other.overrides = [*self.overrides, *overrides]
-        other.tables = {}
+        other.tables, other.half_seeds = {}, None
         return other
 
     def short(self, steps: int, spec: dict) -> "Program":
@@ -54,29 +56,41 @@ class Program:
         values = [f"train.steps={steps}", f"train.warmup_steps={min(2, steps - 1)}"]
         if spec["train"].get("stop"):
             values.append(f"train.stop.every={steps}")
+        if spec["train"].get("stages"):
+            values += ['train.length="fixed"', "train.stages=[]"]
         return self.with_values(*values)
 
-    def _values(self, pe: dict, seeds: list, more=()) -> list:
-        # Without the axes, so that a config for many methods gives one run for each seed.
-        fixed = ["axes={}", f"model.pe={toml(pe)}", "eval.variants=[]", f"seeds={toml(seeds)}"]
-        return [self.config, *fixed, *self.overrides, *more]
+    def _values(self, pe: dict, seeds: list, more=(), halves=()) -> list:
+        own = [f"seeds={toml(seeds)}", *self.overrides, f"half_seeds={toml(halves)}", *more]
+        return [self.config, *self._fixed(pe), *own]
 
-    def _planned(self, pe: dict, seeds: list) -> list:
+    def _fixed(self, pe: dict) -> list:
+        # Without the axes, so that a config for many methods gives one run for each seed.
+        return ["axes={}", f"model.pe={toml(pe)}", "eval.variants=[]"]
+
+    def _halves(self, pe: dict, seeds: list) -> list:
+        """Which of these seeds the config also trains for half the steps."""
+        if self.half_seeds is None:
+            values = [self.config, *self._fixed(pe), *self.overrides]
+            runs = json.loads(self._call("check", *values, "--json"))["runs"]
+            self.half_seeds = {run["seed"] for run in runs if run["part"] == "half_steps"}
+        return [seed for seed in seeds if seed in self.half_seeds]
+
+    def _planned(self, pe: dict, seeds: list, halves=()) -> list:
         with tempfile.TemporaryDirectory() as place:
             out = str(pathlib.Path(place) / "plan")
-            self._call("submit", *self._values(pe, seeds), "--cluster", "parallel", "--out", out)
+            values = self._values(pe, seeds, halves=halves)
+            self._call("submit", *values, "--cluster", "parallel", "--out", out)
             lines = pathlib.Path(out, "manifest.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
     def jobs(self, pe: dict, seeds: list) -> list:
-        """The resolved runs, one for each seed: `job` with its spec, `test_rows`."""
-        jobs = self._planned(pe, seeds)
-        if [job["job"]["spec"]["seed"] for job in jobs] != list(seeds):
-            raise BenchError(
-                f"{self.config} has {len(jobs)} runs where one for each seed was expected; bench "
-                "takes no half_seeds and no stages: leave them out, or pass "
-                "overrides=['half_seeds=[]']"
-            )
+        """The resolved runs, one for each seed, and after them those of `half_seeds`: `job` with its
+        spec, `test_rows`."""
+        jobs = self._planned(pe, seeds, self._halves(pe, seeds))
+        jobs.sort(key=lambda job: "half_of" in job["job"])
+        if [job["job"]["spec"]["seed"] for job in jobs][: len(seeds)] != list(seeds):
+            raise BenchError(f"{self.config} has {len(jobs)} runs; expected one for each seed")
         return jobs
 
     def sweep(self, pe: dict, seeds: list) -> tuple:
@@ -123,20 +137,25 @@ class Program:
         train_len = str(job["job"]["spec"]["train"]["train_len"])
         sizes = ["--length", str(length), "--train-len", train_len]
         text = self._call("export-rows", *self._task(), *sizes, *which, cwd=job["job"]["config_dir"])
-        rows = [json.loads(line) for line in text.splitlines()[1:]]
-        return {key: [row[key] for row in rows] for key in ("inputs", "targets", "counted")}
+        return _columns([json.loads(line) for line in text.splitlines()[1:]])
+
+    def _rows_of_run(self, job: dict, *which: str) -> list:
+        """Rows of a run as it reads them; those of `train.stop` by length."""
+        with tempfile.TemporaryDirectory() as place:
+            pathlib.Path(place, "job.json").write_text(json.dumps(job["job"]), encoding="utf-8")
+            text = self._call("export-rows", "--run", place, *which)
+        return [json.loads(line) for line in text.splitlines()[1:]]
 
     def batches(self, job: dict, steps: int) -> Iterator[dict]:
-        """The batches of a training, in its order; the next ones are made meanwhile."""
-        spec = job["job"]["spec"]
-        length, rows = spec["train"]["train_len"], spec["train"]["batch_size"]
-        chunk = max(1, min(64, CHUNK_TOKENS // (rows * spec["train"]["seq_len"])))
-        self._task()
+        """The batches of a training, in its order; the next ones are made meanwhile. `tokens` are
+        those of all rows without padding."""
+        train = job["job"]["spec"]["train"]
+        rows = max(stage["batch_size"] for stage in [train, *train.get("stages", [])])
+        chunk = max(1, min(64, CHUNK_TOKENS // (rows * train["seq_len"])))
 
-        def several(first: int) -> dict:
-            count = min(chunk, steps - first)
-            which = ("--step", first, "--steps", count, "--rows", rows, "--seed", spec["seed"])
-            return self._rows(job, length, *map(str, which))
+        def several(first: int) -> list:
+            count = str(min(chunk, steps - first))
+            return self._rows_of_run(job, "--step", str(first), "--steps", count)
 
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(several, 0)
@@ -144,8 +163,9 @@ class Program:
                 found = ahead.result()
                 if first + chunk < steps:
                     ahead = pool.submit(several, first + chunk)
-                for at in range(0, len(found["inputs"]), rows):
-                    yield {key: values[at : at + rows] for key, values in found.items()}
+                for _, of_step in itertools.groupby(found, key=lambda row: row["step"]):
+                    batch = list(of_step)
+                    yield {**_columns(batch), "tokens": batch[0]["tokens"]}
 
     def test_rows(self, job: dict, length: int, count: int) -> dict:
         """The rows of a length that a run is scored on."""
@@ -153,8 +173,14 @@ class Program:
         which = (f"--{spec.get('rows', 'test')}", "--seed", str(spec["seed"]))
         return self._rows(job, length, "--rows", str(count), *which)
 
-    def stop_rows(self, job: dict) -> dict:
-        """The rows that `train.stop` decides by."""
-        spec = job["job"]["spec"]
-        which = ("--all", "--selection", "--seed", str(spec["eval"]["seed"]))
-        return self._rows(job, spec["train"]["train_len"], *which)
+    def stop_rows(self, job: dict) -> list:
+        """The rows that `train.stop` decides by, those of each length together."""
+        rows = self._rows_of_run(job, "--selection")
+        rows.sort(key=lambda row: len(row["inputs"]))
+        by_length = itertools.groupby(rows, key=lambda row: len(row["inputs"]))
+        return [_columns(list(each)) for _, each in by_length]
+
+
+def _columns(rows: list) -> dict:
+    """Lists of `inputs`, `targets` and `counted`."""
+    return {key: [row[key] for row in rows] for key in ("inputs", "targets", "counted")}

@@ -20,9 +20,11 @@ LOWER_IS_BETTER = ("loss_nats", "perplexity")
 @dataclass
 class Trained:
     """What a training leaves beside the weights. `losses`: nats of every step, fewer than the
-    steps where a loss or gradient was not finite, or where `train.stop` ended the training."""
+    steps where a loss or gradient was not finite, or where `train.stop` ended the training.
+    `tokens`: those of these steps, without padding."""
 
     losses: List[float] = field(default_factory=list)
+    tokens: int = 0
     stop_scores: List[dict] = field(default_factory=list)
     diverged: bool = False
 
@@ -63,29 +65,33 @@ def train(model: Transformer, program: Program, job: dict) -> Trained:
             group["lr"] = _rate(spec, step)
         optimizer.step()
         done.losses.append(loss.item())
+        done.tokens += batch["tokens"]
         if stop.is_due(step + 1) and stop.ends(model, step + 1, done.stop_scores):
             break
     return done
 
 
 class _Stop:
-    """`train.stop`: every so many steps, a score on selection rows of the training length."""
+    """`train.stop`: every so many steps, a score on selection rows."""
 
     def __init__(self, program: Program, job: dict):
         self.program, self.job = program, job
         self.options = job["job"]["spec"]["train"].get("stop")
-        self.rows: Optional[dict] = None
+        self.rows: Optional[list] = None
 
     def is_due(self, step: int) -> bool:
-        steps = self.job["job"]["spec"]["train"]["steps"]
-        return bool(self.options) and step < steps and step % self.options["every"] == 0
+        train = self.job["job"]["spec"]["train"]
+        # In stages only the last one is ended.
+        begun = sum(stage["steps"] for stage in train.get("stages", [])[:-1])
+        return bool(self.options) and begun < step < train["steps"] and step % self.options["every"] == 0
 
     def ends(self, model: Transformer, step: int, scores: List[dict]) -> bool:
         spec = self.job["job"]["spec"]
         if self.rows is None:
             self.rows = self.program.stop_rows(self.job)
-        found = score(model, self.rows, spec["eval"]["batch_tokens"]).metrics()
-        found = value(found, self.options["metric"])
+        size = spec["eval"]["batch_tokens"]
+        found = sum((score(model, rows, size) for rows in self.rows), Score.none())
+        found = value(found.metrics(), self.options["metric"])
         model.train()
         scores.append({"step": step, "value": found})
         if "at_least" in self.options:
@@ -123,6 +129,19 @@ class Score:
     rows: int = 0
     rows_right: int = 0
 
+    @classmethod
+    def none(cls, length: int = 0) -> "Score":
+        return cls(*(torch.zeros(length, dtype=torch.float64) for _ in range(3)))
+
+    def __add__(self, other: "Score") -> "Score":
+        """Sums of both, by position."""
+        sums = []
+        for name in ("nats", "counts", "right"):
+            a, b = getattr(self, name), getattr(other, name)
+            length = max(len(a), len(b))
+            sums.append(sum(functional.pad(each, (0, length - len(each))) for each in (a, b)))
+        return Score(*sums, self.rows + other.rows, self.rows_right + other.rows_right)
+
     def metrics(self) -> dict:
         """Each metric with its value and the tokens or rows behind it."""
         tokens = int(self.counts.sum())
@@ -137,7 +156,7 @@ def score(model: Transformer, batch: dict, batch_tokens: int) -> Score:
     """Scores rows of one length, a few at a time."""
     count, length = len(batch["inputs"]), len(batch["inputs"][0])
     size = max(batch_tokens // length, 1)
-    found = Score(*(torch.zeros(length, dtype=torch.float64) for _ in range(3)))
+    found = Score.none(length)
     model.eval()
     for at in range(0, count, size):
         part = {key: values[at : at + size] for key, values in batch.items()}

@@ -33,6 +33,8 @@ seeds = [100, 101]
 steps = 0.25
 over = { "train.lr" = [1e-3, 3e-3] }
 """
+# The same without a choice.
+FIXED = COPY.split("[select]")[0]
 HAVE = importlib.util.find_spec("torch") and (
     os.environ.get("LONGREACH") or shutil.which("longreach")
 )
@@ -151,9 +153,8 @@ class Bench(unittest.TestCase):
     def test_configs_with_more_than_the_python_model_has_are_refused(self):
         wrong = {
             "model.dropout=0.1": "model.dropout = 0.1",
-            'train.length="uniform"': "train.length = 'uniform'",
             'model.attention="linear"': "model.attention = 'linear'",
-            "half_seeds=[0]": "overrides=['half_seeds=[]']",
+            'eval.test_lens=["3..7"]': "eval.test_lens",
             "eval.every=100": "eval.every = 100",
         }
         for override, words in wrong.items():
@@ -179,35 +180,80 @@ class Bench(unittest.TestCase):
         for a, b in zip(ours, theirs):
             self.assertAlmostEqual(a, b, delta=1.5 / 64)
 
-    def test_choice_stop_and_answers_are_those_of_the_program(self):
+    def both(self, text, seeds, *values):
+        """Records of the program and of bench under a config of the copy task."""
         rope = encodings.of({"kind": "rope"})
         with tempfile.TemporaryDirectory() as place:
             config = pathlib.Path(place, "copy.toml")
-            config.write_text(COPY, encoding="utf-8")
+            config.write_text(text, encoding="utf-8")
             runs = pathlib.Path(place, "runs")
-            program = Program(config)
-            program._call("run", str(config), "--runs", str(runs))
+            given = [f"seeds={seeds}", *values]
+            Program(config)._call("run", str(config), *given, "--runs", str(runs))
             files = [json.loads(file.read_text()) for file in runs.glob("*/*/record.json")]
-            results = {file["seed"]: file for file in files if "selected" in file}
-            own = bench.run(config, rope, [0, 1], pathlib.Path(place, "own"))
-        self.assertEqual({record["seed"] for record in own}, set(results))
-        for record in own:
-            theirs = results[record["seed"]]
+            theirs = {(file["seed"], longreach.part(file)): file for file in files}
+            own = bench.run(config, rope, seeds, pathlib.Path(place, "own"), values)
+        ours = {(record["seed"], longreach.part(record)): record for record in own}
+        self.assertEqual(set(ours), {each for each in theirs if each[1] != "sweep"})
+        return [(record, theirs[which]) for which, record in ours.items()]
+
+    def same(self, record, theirs):
+        """The same end, answers and stop, within single precision."""
+        self.assertEqual(record["train"]["steps"], theirs["train"]["steps"])
+        self.assertEqual(record["train"]["tokens"], theirs["train"]["tokens"])
+        stops = [which["train"].get("stop_scores", []) for which in (record, theirs)]
+        self.close(*([score["value"] for score in scores] for scores in stops))
+        for row, other in zip(record["evals"], theirs["evals"]):
+            self.assertEqual(set(row["metrics"]), {"loss_nats", "token_accuracy", "exact_match"})
+            for name, metric in row["metrics"].items():
+                self.assertEqual(metric["n"], other["metrics"][name]["n"])
+                self.close([metric["value"]], [other["metrics"][name]["value"]])
+
+    def test_choice_stop_and_answers_are_those_of_the_program(self):
+        for record, theirs in self.both(COPY, [0, 1]):
             for key in ("by", "steps", "seeds", "test_len", "chosen"):
                 self.assertEqual(record["selected"][key], theirs["selected"][key])
             tried = zip(record["selected"]["candidates"], theirs["selected"]["candidates"])
             for mine, other in tried:
                 self.assertEqual(mine["values"], other["values"])
                 self.close(mine["scores"], other["scores"])
-            self.assertEqual(record["train"]["steps"], theirs["train"]["steps"])
+            self.same(record, theirs)
             self.assertLess(record["train"]["steps"], 400, "train.stop did nothing")
-            stops = [which["train"]["stop_scores"] for which in (record, theirs)]
-            self.close(*([score["value"] for score in scores] for scores in stops))
-            for row, other in zip(record["evals"], theirs["evals"]):
-                self.assertEqual(set(row["metrics"]), {"loss_nats", "token_accuracy", "exact_match"})
-                for name, metric in row["metrics"].items():
-                    self.assertEqual(metric["n"], other["metrics"][name]["n"])
-                    self.close([metric["value"]], [other["metrics"][name]["value"]])
+
+    def test_lengths_stages_and_halves_are_those_of_the_program(self):
+        stop = 'train.stop={ metric = "loss_nats", at_most = 0.6, every = 20, min_len = 2 }'
+        stages = (
+            "train.stages=[{ steps = 30, train_len = 3, batch_size = 8 }, "
+            "{ steps = 30, train_len = 6 }]"
+        )
+        short = ["train.lr=3e-3", "train.steps=60"]
+        cases = {
+            "uniform": ['train.length="uniform"', "train.min_len=2", stop],
+            "mixed": ['train.length="mixed"', "train.min_len=2", stop, "half_seeds=[0]"],
+            "staged": ['train.length="staged"', stages, stop],
+        }
+        for length, values in cases.items():
+            with self.subTest(length):
+                pairs = self.both(FIXED, [0], *short, *values)
+                for record, theirs in pairs:
+                    self.same(record, theirs)
+                    ours = {each["run_id"] for each, _ in pairs} | {None}
+                    self.assertIn(record.get("half_of"), ours)
+                    self.assertEqual("half_of" in record, "half_of" in theirs)
+                halves = [record for record, _ in pairs if "half_of" in record]
+                self.assertEqual(len(halves), int(length == "mixed"))
+                self.assertTrue(any(record["train"].get("stop_scores") for record, _ in pairs))
+
+    def test_stages_with_an_encoding_of_their_own_are_refused(self):
+        stages = (
+            'train.stages=[{ steps = 1, train_len = 6, pe = { kind = "alibi" } }, '
+            "{ steps = 2, train_len = 6 }]"
+        )
+        more = ["train.steps=3", "train.stop.every=3", 'train.length="staged"', stages]
+        with tempfile.TemporaryDirectory() as place, self.assertRaises(bench.BenchError) as caught:
+            config = pathlib.Path(place, "copy.toml")
+            config.write_text(FIXED, encoding="utf-8")
+            bench.run(config, bench.Encoding, runs=place, overrides=more)
+        self.assertIn("train.stages.0.pe", str(caught.exception))
 
     def test_another_code_is_another_hash(self):
         from longreach.fingerprint import code_of
@@ -240,6 +286,9 @@ class Bench(unittest.TestCase):
                 bench.run(CONFIG, code, seeds, runs, short)
             self.assertEqual(len(longreach.records(runs)), 3)
             table = Program(CONFIG)._call("report", runs, "--out", f"{runs}/report")
+            names = {row["method"] for row in longreach.scores(longreach.records(runs))}
+        self.assertEqual(len(names), 2, names)
+        self.assertRegex(names.pop(), r"^Slope \(pytorch .*\) \[model.pe.code = \w+\]$")
         rows = re.findall(r"Slope \(pytorch .*\) \[model.pe.code = (\w+)\]", table)
         self.assertEqual(len(set(rows)), 2, table)
 

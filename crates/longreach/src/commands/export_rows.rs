@@ -4,8 +4,12 @@
 use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, deserialize};
 use config::source::Source;
 use experiment::plan::surroundings::Surroundings;
+use experiment::run::step::StepBatch;
+use experiment::run::task::{build_stop_task, build_task};
+use experiment::run::test_rows::TestRows;
+use experiment::runs_on_disk::files::read_job;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use tasks::{Batch, Rows, Task, TaskConfig, TaskError};
@@ -25,10 +29,15 @@ const MAX_TOKENS: usize = 1 << 24;
 #[command(after_help = EXAMPLES, group = clap::ArgGroup::new("set"))]
 pub struct Args {
     /// A task of `longreach list tasks`
-    kind: String,
+    #[arg(required_unless_present = "run")]
+    kind: Option<String>,
     /// Keys of the task, as in a config: alphabet=4
     #[arg(value_name = "KEY=VALUE")]
     keys: Vec<String>,
+    /// A directory with the job.json of a run, instead of a task: the batches that it trains on,
+    /// padded, or with --selection the rows that its train.stop decides by
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_A_TASK)]
+    run: Option<PathBuf>,
     /// Length of the rows, in the unit of the task
     #[arg(long, value_name = "N", default_value_t = 64)]
     length: usize,
@@ -58,11 +67,15 @@ pub struct Args {
     selection: bool,
 }
 
+/// What says which rows of a task are printed.
+const OF_A_TASK: [&str; 7] = ["kind", "length", "rows", "all", "train_len", "seed", "test"];
+
 const EXAMPLES: &str = "\
 Examples:
   longreach export-rows copy --length 8 --rows 2
   longreach export-rows addition --length 10 --seed 1 --step 500 --steps 64
-  longreach export-rows text --length 128 --test --all > rows.jsonl";
+  longreach export-rows text --length 128 --test --all > rows.jsonl
+  longreach export-rows --run runs/quickstart/0123456789abcdef --steps 64";
 
 /// The first line.
 #[derive(Debug, Serialize)]
@@ -81,9 +94,22 @@ struct Head<'a> {
     step: Option<u64>,
 }
 
+/// A batch to print, and the step of the run that it is of.
+type Printed = (Option<OfStep>, Batch);
+
+/// The step of a run.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct OfStep {
+    step: u64,
+    /// Its tokens in all rows, without padding.
+    tokens: u64,
+}
+
 /// A row.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
+    #[serde(flatten)]
+    of: Option<OfStep>,
     inputs: &'a [i32],
     targets: &'a [i32],
     counted: &'a [bool],
@@ -96,6 +122,10 @@ struct Row<'a> {
 /// [`Exit::Config`] for an unknown task, a key or a number that cannot work; [`Exit::Input`] for a
 /// corpus that cannot be used.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    if let Some(directory) = &arguments.run {
+        console::print(of_run(arguments, directory)?.trim_end());
+        return Ok(Exit::Done);
+    }
     let source = arguments.source()?;
     let task: TaskConfig =
         deserialize(source.table(), source.origins()).map_err(|error| arguments.adapt(error))?;
@@ -113,12 +143,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .build(&task, train_len, &[length], seed, asked, Mask::Causal)
         .map_err(|error| arguments.refused(&source, error))?;
     let rows = arguments.count(&*built, is_train)?;
-    let batches: Vec<Batch> = if is_train {
+    let batches: Vec<Printed> = if is_train {
         let steps = (0..arguments.steps as u64).map(|at| first.saturating_add(at));
-        let batch = |step| built.train_batch(length, rows, seed, step);
+        let batch = |step| (None, built.train_batch(length, rows, seed, step));
         steps.map(batch).collect()
     } else {
-        vec![built.test_batch(length, 0, rows)]
+        vec![(None, built.test_batch(length, 0, rows))]
     };
     let head = Head {
         task: &task,
@@ -135,14 +165,63 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn lines(head: &Head<'_>, batches: &[Batch]) -> Result<String, Failure> {
+/// The rows of a run, which may differ in length.
+fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
+    let job = read_job(directory)?;
+    let task = build_task(&job, &job.spec.eval.test_lens)?;
+    let (spec, train) = (&job.spec, &job.spec.train);
+    let batches: Vec<Printed> = if arguments.selection {
+        let stop = build_stop_task(&job)?.ok_or_else(|| {
+            let problem = format!("{} has no train.stop", directory.display());
+            Failure::new(
+                Exit::Config,
+                format!("{problem}\n  = help: leave out --selection"),
+            )
+        })?;
+        let from = train.stop.as_ref().and_then(|stop| stop.min_len);
+        let rows = TestRows::new(stop.as_ref(), (from, train.train_len), spec.eval.seed);
+        let batches = rows.batches(stop.as_ref(), spec.eval.batch_tokens);
+        batches.map(|(.., batch)| (None, batch)).collect()
+    } else {
+        let rows = train.stages.iter().map(|stage| stage.batch_size);
+        let rows = rows.max().unwrap_or(0).max(train.batch_size);
+        let most = (MAX_TOKENS / rows / train.seq_len).max(1);
+        arguments.in_range("--steps", arguments.steps, most)?;
+        let steps = (arguments.step..train.steps).take(arguments.steps);
+        let batch = |step| {
+            let StepBatch { batch, tokens, .. } = StepBatch::new(spec, task.as_ref(), step);
+            (Some(OfStep { step, tokens }), batch)
+        };
+        steps.map(batch).collect()
+    };
+    let split = if arguments.selection {
+        "selection"
+    } else {
+        "train"
+    };
+    let head = Head {
+        task: &spec.task,
+        split,
+        length: train.train_len,
+        unit: task.unit(),
+        seq_len: train.seq_len,
+        vocab_size: task.vocab_size(),
+        train_len: train.train_len,
+        seed: spec.seed,
+        step: (split == "train").then_some(arguments.step),
+    };
+    lines(&head, &batches)
+}
+
+fn lines(head: &Head<'_>, batches: &[Printed]) -> Result<String, Failure> {
     let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
     let mut out = serde_json::to_string(head).map_err(broken)? + "\n";
-    for batch in batches {
+    for (of, batch) in batches {
         let width = batch.seq_len.max(1);
         let read = batch.inputs.chunks(width).zip(batch.targets.chunks(width));
         for ((inputs, targets), counted) in read.zip(batch.counted.chunks(width)) {
             let row = Row {
+                of: *of,
                 inputs,
                 targets,
                 counted,
@@ -157,7 +236,7 @@ fn lines(head: &Head<'_>, batches: &[Batch]) -> Result<String, Failure> {
 impl Args {
     /// The command as it was typed.
     fn shown(&self) -> String {
-        let words = [&self.kind].into_iter().chain(&self.keys);
+        let words = self.kind.iter().chain(&self.keys);
         words.fold("export-rows".to_owned(), |line, word| line + " " + word)
     }
 
@@ -173,7 +252,7 @@ impl Args {
 
     /// The keys as a table of this kind.
     fn source(&self) -> Result<Source, Failure> {
-        let kind = self.kind.as_str();
+        let kind = self.kind.as_deref().unwrap_or_default();
         let infos = TaskConfig::kinds();
         let kinds: Vec<String> = infos.iter().map(|info| info.kind.to_owned()).collect();
         if !kinds.iter().any(|known| known == kind) {
@@ -202,7 +281,8 @@ impl Args {
         if let Problem::UnknownKey { table, .. } = &mut diagnostic.problem
             && *table == TableName::Document
         {
-            *table = TableName::Named(format!("task `{}`", self.kind));
+            let kind = self.kind.as_deref().unwrap_or_default();
+            *table = TableName::Named(format!("task `{kind}`"));
         }
         diagnostic.into()
     }

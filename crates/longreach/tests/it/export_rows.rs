@@ -135,3 +135,64 @@ fn initial_weights_are_kept_on_request_and_do_not_depend_on_training() {
         "one for each encoding, whatever the steps"
     );
 }
+
+/// Batches and rows that follow from the whole config, not from the task alone.
+#[test]
+fn the_rows_of_a_run_are_those_that_its_config_draws() {
+    let scratch = Scratch::with(TINY);
+    let one = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+    let more = [
+        "train.length=\"mixed\"",
+        "train.min_len=2",
+        "train.stop={metric=\"exact_match\", at_least=1.0, every=3, min_len=1}",
+    ];
+    exits(
+        &scratch.longreach("run", &[&one[..], &more[..]].concat()),
+        0,
+    );
+    let record = &scratch.records()[0];
+    let run = scratch.runs().join(record.0.parent().unwrap());
+    let place = run.to_str().unwrap();
+    let (head, rows) = exported(&["--run", place, "--step", "1", "--steps", "9"]);
+    assert_eq!(
+        (&head["split"], &head["train_len"]),
+        (&json!("train"), &json!(4))
+    );
+    // Four rows for each of the five steps that are left of six, padded to those of four symbols.
+    let steps: Vec<&Value> = rows.iter().map(|row| &row["step"]).collect();
+    let all: Vec<Value> = (1..6)
+        .flat_map(|step| [(); 4].map(|()| json!(step)))
+        .collect();
+    assert_eq!(steps, all.iter().collect::<Vec<_>>());
+    let width = |row: &Value| row["inputs"].as_array().unwrap().len();
+    let widest = head["seq_len"].as_u64().unwrap();
+    assert!(rows.iter().all(|row| width(row) as u64 == widest));
+    let trained: Value = serde_json::from_slice(&record.1).unwrap();
+    let (_, first) = exported(&["--run", place]);
+    let tokens = |row: &Value| row["tokens"].as_u64().unwrap();
+    let total: u64 = [&first[..], &rows]
+        .concat()
+        .iter()
+        .step_by(4)
+        .map(tokens)
+        .sum();
+    assert_eq!(json!(total), trained["train"]["tokens"]);
+    assert!(total < 6 * 4 * widest, "none is shorter");
+    let (_, rows) = exported(&["--run", place, "--selection"]);
+    let mut lengths: Vec<usize> = rows.iter().map(width).collect();
+    assert_eq!(lengths.len(), 8);
+    lengths.dedup();
+    assert!(lengths.len() > 1 && lengths.is_sorted(), "{lengths:?}");
+    for (arguments, code) in [
+        (vec!["--run", place, "--length", "8"], 2),
+        (vec!["copy", "--run", place], 2),
+        (vec!["--run", "nowhere"], 3),
+    ] {
+        let output = longreach()
+            .arg("export-rows")
+            .args(&arguments)
+            .output()
+            .unwrap();
+        exits(&output, code);
+    }
+}
