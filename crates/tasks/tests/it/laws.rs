@@ -44,6 +44,9 @@ const VARIANTS: &[&str] = &[
     "kind = \"flip_flop\"\nanswer = \"last\"\nignore = 0.1",
     "kind = \"solve_equation\"\nmodulus = 3",
     "kind = \"automaton\"\nanswer = \"states\"",
+    "kind = \"fixed_offset\"\nalphabet = 3\nmax_offset = 5",
+    "kind = \"dup_key_recall\"\nkeys = 4\nvalues = 3\noccurrences = 1",
+    "kind = \"frequent_words\"\nwords = 300\nalpha = 1.5\ntop = 2",
 ];
 
 fn build(table: &str, eval_seed: u64) -> Box<dyn Task> {
@@ -291,12 +294,15 @@ const RECORDED: &[&str] = &[
     "kind = \"dyck\": bd8c4b5a00ec7060",
     "kind = \"induction\": b696f9271452d8cf",
     "kind = \"mqar\": 90ecd1e54a3f0ce6",
+    "kind = \"dup_key_recall\": c730c271cded9765",
+    "kind = \"fixed_offset\": 9ecd2dc2d8d53e9f",
     "kind = \"selective_copy\": 4df03d44bb40933a",
     "kind = \"flip_flop\": c1d027da2444825c",
     "kind = \"automaton\": 586662510071e5ef",
     "kind = \"passkey\": ba7d1ce9343460ec",
     "kind = \"needles\": d3d5e7baf05c4454",
     "kind = \"variable_tracking\": a8e643883a494da4",
+    "kind = \"frequent_words\": 092fc1497e697abf",
     "kind = \"grid\": 4072250521e8377f",
     "kind = \"dyck\", answer = \"depth\": f6647ffbc9836654",
     "kind = \"dyck\", kinds = 1: 57401ad5c7b5aad4",
@@ -321,6 +327,9 @@ const RECORDED: &[&str] = &[
     "kind = \"flip_flop\", answer = \"last\", ignore = 0.1: 3f1c1bf526940036",
     "kind = \"solve_equation\", modulus = 3: d4e08e601fecc87d",
     "kind = \"automaton\", answer = \"states\": d7342b4513d8b7e9",
+    "kind = \"fixed_offset\", alphabet = 3, max_offset = 5: e91d26bc6cdc1fb0",
+    "kind = \"dup_key_recall\", keys = 4, values = 3, occurrences = 1: ffba740e2351ee2d",
+    "kind = \"frequent_words\", words = 300, alpha = 1.5, top = 2: d74070b22e84a986",
 ];
 
 #[test]

@@ -13,6 +13,7 @@ mod masked;
 mod named_texts;
 mod needles;
 mod oracles;
+mod probes;
 mod published;
 mod selection;
 mod symbols;

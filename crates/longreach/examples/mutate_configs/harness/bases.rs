@@ -223,6 +223,18 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
+        r#"{ kind = "dup_key_recall", keys = 8, values = 4, occurrences = 2, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "fixed_offset", alphabet = 4, max_offset = 6, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "frequent_words", words = 8, alpha = 1.8, top = 1, test_rows = 8 }"#,
+    ),
+    (
+        "task",
         r#"{ kind = "selective_copy", alphabet = 4, data = 4, test_rows = 8 }"#,
     ),
     (

@@ -326,6 +326,9 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     }
     // An error about two keys may name the other one.
     let related: &[&str] = match target.id {
+        "seeds[]" if number && target.table.contains_key("half_seeds") => &["half_seeds"],
+        // More runs than are allowed.
+        "axis" => &["axes"],
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
         "pe:log_scaling.form" if gone => &["model.pe.init_scale", "model.pe.strength"],
@@ -339,6 +342,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         | "task:automaton.states"
         | "task:automaton.states[]" => &["task.transitions", "task.start", "task.accepting"],
         "task:automaton.language" => &["task.symbols"],
+        // The words asked for must stand more often than the others.
+        "task:frequent_words.words" | "task:frequent_words.alpha" => &["task.top"],
         "pe:by_head.parts" | "pe:by_head.parts[]" => &["model.pe.heads"],
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
         "positions:randomized.max_position" if gone => &["train.stages.0.pe.max_position"],
@@ -353,7 +358,9 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         // A fraction so small that the split is empty: the error names the files.
         "split:range.valid_fraction" => &["task.files", "task.text.files"],
         // The error names the file whose line lacks this key.
-        "task:jsonl.prompt" | "task:jsonl.answer" => &["task.train", "task.test"],
+        "task:jsonl.prompt" | "task:jsonl.answer" | "task:jsonl.length" => {
+            &["task.train", "task.test"]
+        }
         _ => &[],
     };
     named.extend(related.iter().map(|key| (*key).to_owned()));

@@ -359,6 +359,12 @@ pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static
     match mutator {
         // Only tau = "auto" reads a length.
         "zero" | "1e-320" if id == "scaling:evq_cosh.tau" && has_length(target) => None,
+        // An argument that replaces a seed leaves out its half.
+        "2^40" | "largest whole number"
+            if form == Form::File && id == "seeds[]" && has_half(target) =>
+        {
+            None
+        }
         "zero" if id == "seeds[]" && others(target).contains(&&Value::Integer(0)) => None,
         _ if listed.is_some() => listed.map(|(.., reason)| *reason),
         _ if word => Some("a plain word is a text"),
@@ -367,6 +373,12 @@ pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static
         "an empty table" if id == "variant.when" => applies_to_all(target),
         _ => None,
     }
+}
+
+/// Whether a run of half the steps is compared with that of this seed.
+fn has_half(target: &Target<'_>) -> bool {
+    let half = target.table.get("half_seeds").and_then(Value::as_array);
+    half.is_some_and(|half| half.contains(target.value))
 }
 
 /// Whether the scaling has a length.
