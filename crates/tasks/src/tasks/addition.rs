@@ -18,6 +18,11 @@
 //! row, in tests too. Hints are scored with the rest of the answer. They take the place of
 //! coordinates.
 //!
+//! With `scratchpad = true` the answer begins with a step for every digit, from the ones on: the
+//! digits of both operands, the carry into them, and the digit of the sum. The sum follows after an
+//! equals sign: `BOS 0 7 + 1 8 SEP | 7 8 0 5 0 1 1 2 = 0 2 5 EOS`. Scratchpads are scored with the
+//! rest of the answer, and tokens have no coordinates.
+//!
 //! Held out: by choices (the operands, whatever their hints).
 //!
 //! Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466), most significant digit
@@ -25,7 +30,9 @@
 //! "lsd_first"`, but its answer has an end marker before its zeros. The axes are those of Abacus
 //! (McLeish et al. 2024, arXiv 2405.17399) and of position coupling (Cho et al. 2024, arXiv
 //! 2405.20671), which both pad operands to equal lengths or reverse digits. Index hints are those
-//! of Zhou et al. 2024 (arXiv 2402.09371), drawn from 102 symbols.
+//! of Zhou et al. 2024 (arXiv 2402.09371), drawn from 102 symbols. Scratchpads are those of Nye et
+//! al. 2021 (arXiv 2112.00114), whose steps also repeat the digits that are left and those of the
+//! sum.
 
 use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -53,12 +60,16 @@ pub enum Operands {
     Equal,
 }
 
+/// A sentence for definitions.
+pub(super) const IN_ANSWER: &str = "the scratchpad is part of the answer";
+
 struct Addition {
     base: u64,
     order: DigitOrder,
     operands: Operands,
     /// Symbols that hints are drawn from; 0 for none.
     hints: u64,
+    scratchpad: bool,
 }
 
 /// Coordinates of the tokens of `BOS a sign b SEP answer` on two axes, for numbers of these
@@ -102,6 +113,18 @@ impl Addition {
         number.into_iter().enumerate().flat_map(pair).collect()
     }
 
+    /// The steps of adding two numbers of equal length, least significant digit first.
+    fn steps(&self, a: &[u64], b: &[u64]) -> Vec<i32> {
+        let mut carry = 0;
+        let step = |(&x, &y): (&u64, &u64)| {
+            let sum = x + y + carry;
+            let step = [x, y, carry, sum % self.base].map(|digit| digit as i32);
+            carry = sum / self.base;
+            step
+        };
+        a.iter().zip(b).flat_map(step).collect()
+    }
+
     /// The sum of two numbers of `len` digits, least significant digit first.
     fn add(&self, a: &[u64], b: &[u64], len: usize) -> Vec<i32> {
         let at = |number: &[u64], i: usize| number.get(i).copied().unwrap_or(0);
@@ -123,7 +146,7 @@ impl Rule for Addition {
         "digits"
     }
     fn symbols(&self) -> u64 {
-        self.base + 1 + self.hints
+        self.base + 1 + self.hints + u64::from(self.scratchpad)
     }
     /// The digits as written, then where the plus stands, or which hint is the first.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -151,12 +174,16 @@ impl Rule for Addition {
     fn answer_len(&self, n: usize) -> usize {
         match self.operands {
             Operands::Split => n,
+            // Four tokens for each digit, and the equals sign.
+            Operands::Equal if self.scratchpad => 5 * n + 2,
             Operands::Equal => self.tokens(n + 1),
         }
     }
     fn axes(&self, n: usize) -> Vec<Vec<f64>> {
         match self.operands {
-            Operands::Equal if self.hints == 0 => digit_axes([n, n, n + 1], self.order),
+            Operands::Equal if self.hints == 0 && !self.scratchpad => {
+                digit_axes([n, n, n + 1], self.order)
+            }
             _ => Vec::new(),
         }
     }
@@ -171,32 +198,41 @@ impl Rule for Addition {
             Operands::Equal => n + 1,
         };
         let first = choices.get(2 * n).copied().unwrap_or(0);
-        let sum = match self.order {
-            DigitOrder::LsdFirst => self.add(a, b, sum_len),
-            DigitOrder::MsdFirst => {
-                let reversed = |number: &[u64]| number.iter().rev().copied().collect::<Vec<_>>();
-                let mut sum = self.add(&reversed(a), &reversed(b), sum_len);
-                sum.reverse();
-                sum
-            }
+        let from_ones = |number: &[u64]| match self.order {
+            DigitOrder::LsdFirst => number.to_vec(),
+            DigitOrder::MsdFirst => number.iter().rev().copied().collect(),
         };
+        let (ones_a, ones_b) = (from_ones(a), from_ones(b));
+        let mut sum = self.add(&ones_a, &ones_b, sum_len);
+        if self.order == DigitOrder::MsdFirst {
+            sum.reverse();
+        }
         let written = |number: &[u64]| {
             let digits = number.iter().map(|&digit| digit as i32).collect();
             self.hinted(digits, first)
         };
         let question = [written(a), vec![self.base as i32], written(b)].concat();
+        if self.scratchpad {
+            let equals = self.base as i32 + 1;
+            let steps = self.steps(&ones_a, &ones_b);
+            return Row::new(question, [steps, vec![equals], sum].concat());
+        }
         Row::new(question, self.hinted(sum, first))
     }
     fn guess(&self) -> f64 {
         1.0 / self.base as f64
     }
     fn remark(&self) -> Option<String> {
+        if self.scratchpad {
+            return Some(IN_ANSWER.to_owned());
+        }
         (self.hints > 0)
             .then(|| "rows are kept apart by their operands, whatever their hints".into())
     }
     fn name(&self, symbol: i32) -> String {
         match symbol - self.base as i32 {
             0 => "+".to_string(),
+            1 if self.scratchpad => "=".to_string(),
             hint @ 1.. => format!("h{hint}"),
             _ => symbol.to_string(),
         }
@@ -218,6 +254,9 @@ pub struct AdditionConfig {
     /// `operands = "equal"` and one more than the digits of the longest operand.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub hints: u64,
+    /// Whether the answer begins with the steps of the addition. Needs `operands = "equal"`.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub scratchpad: bool,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
     pub test_rows: u64,
@@ -230,6 +269,7 @@ impl Default for AdditionConfig {
             digits: DigitOrder::MsdFirst,
             operands: Operands::Split,
             hints: 0,
+            scratchpad: false,
             test_rows: 256,
         }
     }
@@ -244,6 +284,7 @@ impl TaskSpec for AdditionConfig {
                 order,
                 operands: Operands::Split,
                 hints: 0,
+                scratchpad: false,
             };
             show(
                 &rule,
@@ -255,6 +296,12 @@ impl TaskSpec for AdditionConfig {
             order: DigitOrder::LsdFirst,
             operands: Operands::Equal,
             hints: 102,
+            scratchpad: false,
+        };
+        let steps = Addition {
+            hints: 0,
+            scratchpad: true,
+            ..hinted
         };
         let (plain, reversed) = (DigitOrder::MsdFirst, DigitOrder::LsdFirst);
         vec![
@@ -263,6 +310,7 @@ impl TaskSpec for AdditionConfig {
             row(10, reversed, &[7, 9, 8], 2),
             row(2, reversed, &[0, 0, 1, 0, 1, 1, 0, 1], 3),
             show(&hinted, &hinted.row(2, &[7, 0, 8, 1, 2])),
+            show(&steps, &steps.row(2, &[7, 0, 8, 1])),
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
@@ -273,17 +321,33 @@ impl TaskSpec for AdditionConfig {
             "digits are below it; 10 is decimal",
         )?;
         self.check_hints(ctx)?;
+        self.check_scratchpad()?;
         let rule = Addition {
             base: self.base,
             order: self.digits,
             operands: self.operands,
             hints: self.hints,
+            scratchpad: self.scratchpad,
         };
         Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
     }
 }
 
 impl AdditionConfig {
+    /// Checks that both operands have a digit for every step, and nothing before it.
+    fn check_scratchpad(&self) -> Result<(), Invalid> {
+        let (problem, help) = match (self.operands, self.hints) {
+            _ if !self.scratchpad => return Ok(()),
+            (Operands::Split, _) => (
+                "has a step for the digits of both operands, and operands of any lengths are drawn",
+                "set task.operands = \"equal\"",
+            ),
+            (Operands::Equal, 1..) => ("takes no hints", "remove hints or scratchpad"),
+            (Operands::Equal, 0) => return Ok(()),
+        };
+        Err(Invalid::new("scratchpad", true, problem, "false", help))
+    }
+
     /// Checks that there are hints for the sum of the longest operands.
     fn check_hints(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
         let hint = "the symbols that hints are drawn from; 102 in the paper, 0 for no hints";

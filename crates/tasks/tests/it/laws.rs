@@ -47,6 +47,8 @@ const VARIANTS: &[&str] = &[
     "kind = \"fixed_offset\"\nalphabet = 3\nmax_offset = 5",
     "kind = \"dup_key_recall\"\nkeys = 4\nvalues = 3\noccurrences = 1",
     "kind = \"frequent_words\"\nwords = 300\nalpha = 1.5\ntop = 2",
+    "kind = \"addition\"\noperands = \"equal\"\nscratchpad = true",
+    "kind = \"multiplication\"\nbase = 3\ndigits = \"lsd_first\"\nscratchpad = true",
 ];
 
 fn build(table: &str, eval_seed: u64) -> Box<dyn Task> {
@@ -330,6 +332,8 @@ const RECORDED: &[&str] = &[
     "kind = \"fixed_offset\", alphabet = 3, max_offset = 5: e91d26bc6cdc1fb0",
     "kind = \"dup_key_recall\", keys = 4, values = 3, occurrences = 1: ffba740e2351ee2d",
     "kind = \"frequent_words\", words = 300, alpha = 1.5, top = 2: d74070b22e84a986",
+    "kind = \"addition\", operands = \"equal\", scratchpad = true: 68e8eb4db111af10",
+    "kind = \"multiplication\", base = 3, digits = \"lsd_first\", scratchpad = true: 0071b2b757bdf1cd",
 ];
 
 #[test]
@@ -432,7 +436,9 @@ fn a_grid_stands_on_squared_paper() {
         for n in [1, 2, 7, 12] {
             let axes = task.axes(n);
             let has_axes = ["\"grid\"", "\"equal\"", "\"multiplication\""];
-            let has = has_axes.iter().any(|of| table.contains(of)) && !table.contains("hints");
+            let has_none = ["hints", "scratchpad"];
+            let has = has_axes.iter().any(|of| table.contains(of))
+                && !has_none.iter().any(|of| table.contains(of));
             let expected = usize::from(has) * 2;
             assert_eq!(axes.len(), expected, "{table}");
             assert!(

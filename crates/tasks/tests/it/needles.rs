@@ -187,6 +187,76 @@ fn numbers_of_equal_length_are_added_and_multiplied() {
     }
 }
 
+/// A number as it is written, from digits that begin with the ones.
+fn written(mut from_ones: Vec<i32>, order: &str) -> Vec<i32> {
+    if order == "msd_first" {
+        from_ones.reverse();
+    }
+    from_ones
+}
+
+/// The `len` digits of a number, the ones first.
+fn ones_first(number: u128, base: u128, len: usize) -> Vec<i32> {
+    let weight = |place| number / base.pow(place as u32) % base;
+    (0..len).map(|place| weight(place) as i32).collect()
+}
+
+#[test]
+fn scratchpads_hold_the_steps_of_the_answer() {
+    for (base, order) in [
+        (10, "msd_first"),
+        (10, "lsd_first"),
+        (2, "lsd_first"),
+        (3, "msd_first"),
+    ] {
+        let keys = format!("base = {base}\ndigits = \"{order}\"\nscratchpad = true");
+        let added = task(&format!(
+            "kind = \"addition\"\noperands = \"equal\"\n{keys}"
+        ));
+        let multiplied = task(&format!("kind = \"multiplication\"\n{keys}"));
+        assert!(added.axes(5).is_empty() && multiplied.axes(5).is_empty());
+        assert_eq!(added.vocab_size(), 3 + base as usize + 2);
+        let ones = |digits: &[i32]| written(digits.to_vec(), order);
+        let number = |digits: &[i32]| {
+            let add = |value: u128, digit: &i32| value * base as u128 + *digit as u128;
+            ones(digits).iter().rev().fold(0, add)
+        };
+        let digits = |value: u128, len: usize| written(ones_first(value, base as u128, len), order);
+        for n in [1, 2, 3, 5, 9] {
+            for (question, answer) in rows(&*added, n) {
+                let [a, b] = [0, n + 1].map(|at| &question[at..at + n]);
+                assert_eq!(question[n], base);
+                let power = |i: usize| (base as u128).pow(i as u32);
+                let mut expected = vec![];
+                for i in 0..n {
+                    let below = (number(a) % power(i), number(b) % power(i));
+                    let carry = (below.0 + below.1) / power(i);
+                    let sum = (number(a) + number(b)) / power(i) % base as u128;
+                    expected.extend([ones(a)[i], ones(b)[i], carry as i32, sum as i32]);
+                }
+                expected.push(base + 1);
+                expected.extend(digits(number(a) + number(b), n + 1));
+                assert_eq!(answer, expected, "{question:?}");
+            }
+            for (question, answer) in rows(&*multiplied, n) {
+                let [a, b] = [0, n + 1].map(|at| &question[at..at + n]);
+                let (mut expected, mut sum) = (vec![], 0);
+                for (i, digit) in ones(b).into_iter().enumerate() {
+                    let product = number(a) * digit as u128;
+                    sum += product * (base as u128).pow(i as u32);
+                    expected.push(digit);
+                    expected.extend(digits(product, n + 1));
+                    expected.extend(digits(sum, n + i + 1));
+                }
+                assert_eq!(sum, number(a) * number(b));
+                expected.push(base + 1);
+                expected.extend(digits(sum, 2 * n));
+                assert_eq!(answer, expected, "{question:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn hints_name_digits_of_equal_weight() {
     for order in ["msd_first", "lsd_first"] {
@@ -263,6 +333,11 @@ fn values_that_do_not_fit_are_refused_by_their_key() {
         (
             "kind = \"addition\"\noperands = \"equal\"\nhints = 65537",
             "hints",
+        ),
+        ("kind = \"addition\"\nscratchpad = true", "scratchpad"),
+        (
+            "kind = \"addition\"\noperands = \"equal\"\nhints = 140\nscratchpad = true",
+            "scratchpad",
         ),
         ("kind = \"needles\"\nnames = 0", "names"),
         ("kind = \"needles\"\nnames = 3\nkeys = 4", "keys"),

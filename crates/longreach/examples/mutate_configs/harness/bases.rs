@@ -118,7 +118,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
-        r#"{ kind = "multiplication", base = 4, digits = "lsd_first", test_rows = 8 }"#,
+        r#"{ kind = "multiplication", base = 4, digits = "lsd_first", scratchpad = true, test_rows = 8 }"#,
     ),
     (
         "task",
@@ -272,6 +272,11 @@ const TABLES: &[(&str, &str)] = &[
     (
         "task",
         r#"{ kind = "addition", base = 4, digits = "lsd_first", operands = "equal", hints = 40, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "addition", base = 4, digits = "lsd_first", operands = "equal", scratchpad = true,
+            test_rows = 8 }"#,
     ),
     (
         "task",
