@@ -1,4 +1,4 @@
-//! The finding of a setting: what its numbers say, in one or two sentences.
+//! The finding of a setting: what its numbers say, in up to three sentences.
 
 use super::captions::kept;
 use super::sections::{baseline, denominators};
@@ -123,9 +123,9 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
     let next = reached.iter().find(|r| r.len < best);
     let tail = match next {
         None => String::new(),
-        Some(Reached { len: 0, .. }) => "; no other method does past the training length".into(),
+        Some(Reached { len: 0, .. }) => ". No other method does past the training length".into(),
         Some(Reached { name, len, .. }) => {
-            format!("; the next, {name}, up to {}", times(*len as f64 / train))
+            format!(". Next is {name}, up to {}", times(*len as f64 / train))
         }
     };
     let leading: Vec<&Method> = tied.map(|r| r.method).collect();
@@ -223,7 +223,7 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
         [] => return String::new(),
         [(only, _)] => {
             return format!(
-                "; at {len} there is no other method to compare with {} ({})",
+                ". At {len} there is no other method to compare with {} ({})",
                 name(only),
                 text(only)
             );
@@ -232,9 +232,9 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     }
     if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
         return match metric::chance(setting.task, metric) {
-            None => format!("; at {len} every {metric} is {}", number(0.0)),
+            None => format!(". At {len} every {metric} is {}", number(0.0)),
             Some(c) => format!(
-                "; at {len} no method is shown to have a better {metric} than chance ({})",
+                ". At {len} no method is shown to have a better {metric} than chance ({})",
                 number(c)
             ),
         };
@@ -246,7 +246,7 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     let tied: Vec<String> = tied.map(|(at, _)| name(*at)).collect();
     if tied.len() > 1 {
         return format!(
-            "; at {len} the {} {metric}, {}, is that of {}",
+            ". At {len} the {} {metric}, {}, is that of {}",
             extreme(metric),
             number(estimate.mean),
             and(&tied)
@@ -254,7 +254,7 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     }
     let (sign, why) = certainty(setting, &rows, points[first].is_whole());
     format!(
-        "; at {len} the {sign} {metric} is that of {} ({}; {why})",
+        ". At {len} the {sign} {metric} is that of {} ({}; {why})",
         name(first),
         text(first)
     )

@@ -1,6 +1,6 @@
 //! How far each head attends at the longest length.
 
-use super::shared::{Named, bands, drawn, line};
+use super::shared::{Named, bands, drawn, heading, line};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -43,7 +43,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         x_ticks: (1..=heads.len()).map(|x| x as f64).collect(),
         series,
         mark_points: true,
-        legend: setting.axes.clone(),
+        legend: heading(setting),
         ..LinePlot::default()
     };
     let caption = format!(

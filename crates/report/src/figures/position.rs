@@ -1,6 +1,6 @@
 //! Loss by position in the longest windows.
 
-use super::shared::{Named, averaged, bands, chance, drawn, range};
+use super::shared::{Named, averaged, bands, chance, drawn, heading, range};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::LinePlot;
@@ -57,7 +57,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         y_note: "nats per counted token".into(),
         series,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
-        legend: setting.axes.clone(),
+        legend: heading(setting),
         ..LinePlot::default()
     };
     let caption = format!(

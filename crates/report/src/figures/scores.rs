@@ -1,6 +1,6 @@
 //! Scores by test length.
 
-use super::shared::{Named, drawn, line, scores};
+use super::shared::{Named, drawn, heading, line, scores};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::LinePlot;
@@ -36,7 +36,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, metric: &str) -> Figure {
         x_label: format!("test length ({}, log scale)", setting.task.unit),
         x_ticks: lengths,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
-        legend: setting.axes.clone(),
+        legend: heading(setting),
         ..plot
     };
     let caption = format!(

@@ -15,6 +15,14 @@ pub(super) const MOST_LINES: usize = 16;
 /// Bands of more lines than this hide each other.
 const MOST_BANDS: usize = 8;
 
+/// What the names of lines are values of; empty where they are encodings, which they say.
+pub(super) fn heading(setting: &Setting<'_>) -> String {
+    match setting.axes.as_str() {
+        "pe" => String::new(),
+        axes => axes.to_owned(),
+    }
+}
+
 /// The caption's sentence on seeds. Bands are removed where there are too many. `what`: from where to
 /// where a band goes.
 pub(super) fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {

@@ -1,6 +1,6 @@
 //! Scores by training step, for each length that was scored while training.
 
-use super::shared::{Named, averaged, bands, chance, extremes, range};
+use super::shared::{Named, averaged, bands, chance, extremes, heading, range};
 use super::training::training_looks;
 use crate::captions::{key, slug};
 use crate::document::Figure;
@@ -91,7 +91,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         ),
         log_y,
         series,
-        legend: setting.axes.clone(),
+        legend: heading(setting),
         ..LinePlot::default()
     };
     let caption = format!(

@@ -1,6 +1,6 @@
 //! Training loss by step.
 
-use super::shared::{MOST_LINES, Named, averaged, bands, chance, drawn, extremes, range};
+use super::shared::{MOST_LINES, Named, averaged, bands, chance, drawn, extremes, heading, range};
 use crate::captions::{key, slug};
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -59,7 +59,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         y_note: "nats per counted token".into(),
         log_y,
         series,
-        legend: setting.axes.clone(),
+        legend: heading(setting),
         ..LinePlot::default()
     };
     let caption = format!(

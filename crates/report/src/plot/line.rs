@@ -1,6 +1,7 @@
 //! Lines with bands over a numeric axis.
 
 use super::axis::{Axis, is_drawable, with_room};
+use super::ends::Ends;
 use super::frame::{Head, Legend, MARGIN, described};
 use super::page::{self, PageFigure, classes, marker_class};
 use super::pen::{
@@ -12,8 +13,11 @@ use super::style::{
     Color, DOTS, FRAME, GRID, LineStyle, MUTED, REFERENCE, TEXT, TITLE, text_width,
 };
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 330.0;
+/// Width and height of the axes of a file, and of a figure that fills the column of a page.
+const FILE: Spot = (560.0, 330.0);
+const PAGE: Spot = (640.0, 340.0);
+/// How much larger than elsewhere text is set on a phone, where figures are narrow.
+const ON_PHONES: f64 = 1.6;
 /// Points of a line in a page, which holds many figures.
 const MOST_PAGE_POINTS: usize = 48;
 /// Lines with at most this many points have a marker at each.
@@ -84,17 +88,24 @@ impl LinePlot {
             has_reference: self.reference_x.is_some(),
         };
         let ticks = y.ticks.iter().chain(other.iter().flat_map(|o| &o.ticks));
-        let labels = ticks.map(|t| text_width(&t.label, TEXT));
-        let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
+        let labels = ticks
+            .map(|t| text_width(&t.label, TEXT))
+            .fold(24.0, f64::max);
+        let ((width, height), room) = if is_page {
+            (PAGE, ON_PHONES)
+        } else {
+            (FILE, 1.0)
+        };
+        let left = MARGIN + room * labels + 8.0;
         let top = head.height();
         let area = Area {
             plot: self,
             x,
             y,
             left,
-            right: left + WIDTH,
+            right: left + width,
             top,
-            bottom: top + HEIGHT,
+            bottom: top + height,
         };
         let reference = area.reference_y().map(|(_, name)| name);
         let series = if is_page { &[][..] } else { &self.series };
@@ -126,6 +137,8 @@ impl LinePlot {
         area.draw_x(&mut pen);
         area.draw_references(&mut pen);
         let places = area.draw_series(&mut pen);
+        let ends = area.ends(is_page);
+        ends.draw(&mut pen, area.right, (area.top, area.bottom));
         legend.draw(&mut pen, area.right + 22.0, top + 10.0);
         if self.series.iter().all(|s| s.points.is_empty()) {
             let middle = ((left + area.right) / 2.0, (top + area.bottom) / 2.0);
@@ -139,7 +152,7 @@ impl LinePlot {
         Drawing {
             pen,
             size: (width, height),
-            attributes: area.attributes(other.as_ref(), &places),
+            attributes: area.attributes(other.as_ref(), &places) + &beside(width, ends.width()),
             has_other: other.is_some(),
         }
     }
@@ -174,13 +187,34 @@ struct Dot {
     band: Option<(f64, f64)>,
 }
 
+/// The attribute by which the style sheet leaves room for the names beside a figure: its share of
+/// the width of both.
+fn beside(width: f64, names: f64) -> String {
+    format!(
+        " style=\"--share:{:.3}\"",
+        width / (width + (names - 12.0).max(0.0))
+    )
+}
+
 impl Area<'_> {
+    /// The names at the ends of lines; none in a file, which has a legend.
+    fn ends(&self, is_page: bool) -> Ends<'_> {
+        let last = |series: &Series| Some(self.stretches(series).last()?.last()?.at);
+        match is_page {
+            true => {
+                let last: Vec<Option<Spot>> = self.plot.series.iter().map(last).collect();
+                Ends::new(&self.plot.series, &last, self.right)
+            }
+            false => Ends::default(),
+        }
+    }
+
     fn x_of(&self, value: f64) -> f64 {
-        self.left + self.x.share(value) * WIDTH
+        self.left + self.x.share(value) * (self.right - self.left)
     }
 
     fn y_of(&self, value: f64) -> f64 {
-        self.bottom - self.y.share(value) * HEIGHT
+        self.bottom - self.y.share(value) * (self.bottom - self.top)
     }
 
     fn reference_y(&self) -> Option<(f64, &str)> {
@@ -219,7 +253,7 @@ impl Area<'_> {
     /// Grid and labels of y on one of its scales.
     fn draw_y(&self, pen: &mut Pen, axis: &Axis) {
         for tick in &axis.ticks {
-            let y = self.bottom - axis.share(tick.at) * HEIGHT;
+            let y = self.bottom - axis.share(tick.at) * (self.bottom - self.top);
             pen.line((self.left, y), (self.right, y), GRID, 1.0, &[]);
             pen.text((self.left - 8.0, y + TO_BASELINE), &tick.label, &Font::END);
         }
@@ -335,7 +369,7 @@ impl Area<'_> {
     /// Some points of a line, staggered by the golden ratio, so that coinciding lines stay
     /// identifiable.
     fn spread(&self, dots: &[&Dot], index: usize) -> Vec<Spot> {
-        let step = WIDTH / 4.0;
+        let step = (self.right - self.left) / 4.0;
         let mut next = self.left + step * (0.15 + 0.7 * (index as f64 * 0.381_966).fract());
         let mut kept = Vec::new();
         for dot in dots {

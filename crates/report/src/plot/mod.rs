@@ -9,6 +9,7 @@
 //! heatmap.rs  Heatmap: a matrix as colours
 //! grids.rs    Grids: small matrices with their numbers, side by side
 //! axis.rs     ranges, ticks, labels that have room
+//! ends.rs     names at the ends of lines
 //! ranges.rs   what the axes of lines hold
 //! frame.rs    titles and legend
 //! pen.rs      drawing as SVG, for a file or a page
@@ -17,6 +18,7 @@
 //! ```
 
 mod axis;
+mod ends;
 mod frame;
 mod grids;
 mod heatmap;

@@ -1,9 +1,13 @@
-//! What the names of methods stand for.
+//! What the names of methods stand for, and the runs behind them.
 
+use super::runs;
+use crate::captions::seeds_sentence;
 use crate::document::{Cell, Layout, Table};
 use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, TRAINED, Variant};
 use records::analysis::setting::{Method, Setting};
+use records::metric;
+use records::record::RunStatus;
 use records::spec::{flatten, trained_encoding, warm_start};
 use records::text::{self, short_hash};
 use records::toml_text;
@@ -18,7 +22,8 @@ const LONGEST: usize = 600;
 /// Links to run directories by experiment and run id.
 type Links = BTreeMap<(String, String), String>;
 
-/// One table: encoding, positions, start of the training and runs of every method.
+/// One table: every method in words, its size, training and runs, and its encoding and positions as
+/// a config has them.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
     vec![table(setting, &spec.run_links)]
 }
@@ -28,22 +33,27 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
         .groups
         .iter()
         .any(|group| warm_start(&group.spec).is_some());
-    let mut columns: Vec<String> = ["method", "encoding", "positions"]
-        .map(String::from)
-        .to_vec();
-    columns.extend(starts.then(|| "training starts from".into()));
-    columns.push("runs by seed".into());
+    let stop = runs::stop_in_words(setting);
+    let mut columns = vec!["method", "in words"];
+    columns.extend(runs::COLUMNS);
+    columns.extend(stop.is_some().then_some("steps"));
+    columns.push("runs by seed");
+    columns.extend(starts.then_some("training starts from"));
+    columns.extend(["encoding in a config", "positions"]);
     let row = |method: &Method| -> Vec<Cell> {
         let group = &setting.groups[method.group];
         let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+        row.push(in_words(group, &method.variant).into());
+        let mut of_runs = runs::row(group);
+        of_runs.extend(stop.is_some().then(|| runs::steps(group).into()));
+        of_runs.push(by_seed(group, links));
+        of_runs.extend(starts.then(|| Cell::from(start(group))));
+        if method.variant != TRAINED {
+            of_runs.fill("as above".into());
+        }
+        row.extend(of_runs);
         row.push(encoding(group, &method.variant).into());
         row.push(positions(group, &method.variant).into());
-        row.extend(starts.then(|| Cell::from(start(group))));
-        row.push(if method.variant == TRAINED {
-            runs(group, links)
-        } else {
-            "as above".into()
-        });
         row
     };
     Table {
@@ -53,11 +63,17 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
             format!("{}-methods", setting.slug)
         },
         title: "Methods".into(),
-        caption: format!("What the names stand for; {}.", setting.name),
-        notes: "A line with + is the trained model evaluated under a changed encoding: the \
-                settings that change, at each test length where the value depends on it."
-            .into(),
-        columns,
+        caption: format!(
+            "What the names stand for, and the runs behind them; {}. {}",
+            setting.name,
+            seeds_sentence(setting, metric::LOSS_NATS)
+        ),
+        notes: format!(
+            "A line with + is the trained model evaluated under a changed encoding: the settings \
+             that change, at each test length where the value depends on it. {}",
+            runs::notes(setting, stop.as_deref())
+        ),
+        columns: columns.into_iter().map(String::from).collect(),
         rows: setting.methods.iter().map(row).collect(),
         layout: Layout::Glossary,
         ..Table::default()
@@ -73,6 +89,79 @@ fn trained(group: &Group<'_>) -> Value {
         .cloned()
         .unwrap_or(Value::Null)
 }
+
+/// The encoding as a sentence has it: `RoPE, base 10000, layout half`. Of a variant the one of the
+/// longest test length.
+fn in_words(group: &Group<'_>, variant: &str) -> String {
+    let found = group.variants.iter().find(|v| v.name == variant);
+    let last = found.and_then(|found| Some(found.by_len.last_key_value()?.1.encoding));
+    match last {
+        Some(last) if variant != TRAINED => bounded(format!("tested under {}", words(last))),
+        _ => bounded(words(&trained(group))),
+    }
+}
+
+/// An encoding, or a part of one, in words.
+fn words(value: &Value) -> String {
+    let Value::Object(keys) = value else {
+        return match value {
+            Value::String(text) => text.replace('_', " "),
+            Value::Array(items) => items.iter().map(apart).collect::<Vec<_>>().join(" and "),
+            Value::Null => "not recorded".into(),
+            other => other.to_string().trim_end_matches(".0").to_owned(),
+        };
+    };
+    let kind = keys.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let known = KNOWN.iter().find(|(known, _)| *known == kind);
+    let name = known.map_or_else(|| kind.replace('_', " "), |(_, name)| (*name).to_owned());
+    let own = keys
+        .iter()
+        .filter(|(key, value)| *key != "kind" && !value.is_null());
+    let own = own.map(|(key, value)| match (key.as_str(), value) {
+        ("part" | "parts", inner) => format!("of {}", apart(inner)),
+        (key, Value::Object(_)) => format!("{} {}", key.replace('_', " "), words(value)),
+        (key, Value::Bool(is)) => {
+            let not = if *is { "" } else { "not " };
+            format!("{not}{}", key.replace('_', " "))
+        }
+        (key, value) => format!("{} {}", key.replace('_', " "), words(value)),
+    });
+    let all: Vec<String> = std::iter::once(name)
+        .chain(own)
+        .filter(|t| !t.is_empty())
+        .collect();
+    all.join(", ")
+}
+
+/// A part in words, in brackets where it has commas of its own.
+fn apart(value: &Value) -> String {
+    let words = words(value);
+    match !value.is_array() && words.contains(',') {
+        true => format!("({words})"),
+        false => words,
+    }
+}
+
+/// Kinds whose names in papers are written otherwise.
+const KNOWN: [(&str, &str); 17] = [
+    ("nope", "no positional encoding"),
+    ("learned", "learned positions"),
+    ("sinusoidal", "sinusoidal positions"),
+    ("rope", "RoPE"),
+    ("xpos", "xPos"),
+    ("alibi", "ALiBi"),
+    ("t5", "T5's relative bias"),
+    ("kerple", "KERPLE"),
+    ("fire", "FIRE"),
+    ("cope", "CoPE"),
+    ("fope", "FoPE"),
+    ("dape", "DAPE"),
+    ("yarn", "YaRN"),
+    ("ntk", "NTK-aware"),
+    ("dynamic_ntk", "dynamic NTK"),
+    ("longrope", "LongRoPE"),
+    ("path", "PaTH"),
+];
 
 /// The trained encoding, or what a variant changes in it.
 pub(crate) fn encoding(group: &Group<'_>, variant: &str) -> String {
@@ -137,16 +226,18 @@ fn start(group: &Group<'_>) -> String {
     ))
 }
 
-fn runs(group: &Group<'_>, links: &Links) -> Cell {
+fn by_seed(group: &Group<'_>, links: &Links) -> Cell {
     let mut parts: Vec<(String, Option<String>)> = Vec::new();
     for run in group.runs.iter().take(MOST_RUNS) {
         let link = links
             .get(&(run.experiment.clone(), run.run_id.clone()))
             .cloned();
-        parts.push((
-            format!("{}: {}", run.seed, text::name(short_hash(&run.run_id), 8)),
-            link,
-        ));
+        let diverged = match run.status {
+            RunStatus::Ok => "",
+            RunStatus::Diverged => " (diverged)",
+        };
+        let id = text::name(short_hash(&run.run_id), 8);
+        parts.push((format!("{}: {id}{diverged}", run.seed), link));
     }
     if group.runs.len() > MOST_RUNS {
         parts.push((format!("{} more", group.runs.len() - MOST_RUNS), None));

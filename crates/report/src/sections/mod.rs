@@ -33,12 +33,11 @@ const TABLES: [Tables; 5] = [
 ];
 
 /// The tables below those, which are folded away.
-const DETAILS: [Tables; 5] = [
+const DETAILS: [Tables; 4] = [
     metric::tables,
     attention::tables,
     denominators::tables,
     methods::tables,
-    runs::tables,
 ];
 
 /// The tables below the leading one; details are folded.

@@ -1,62 +1,33 @@
-//! Sizes, training and status of the runs behind the tables.
+//! Sizes and training of the runs behind the tables: columns of the table of methods.
 
-use crate::captions::{seeds_notes, seeds_sentence, slug};
-use crate::document::{Cell, Table};
-use crate::spec::ReportSpec;
+use crate::captions::seeds_notes;
+use crate::document::Cell;
 use records::analysis::groups::Group;
 use records::analysis::point::estimate_text;
 use records::analysis::setting::Setting;
 use records::metric;
-use records::record::RunStatus;
 use records::stats::Estimate;
-use records::text::{self, list, thousands};
+use records::text::{self, thousands};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// One table.
-pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+/// The columns of [`row`].
+pub(super) const COLUMNS: [&str; 3] = ["parameters", "of the encoding", "final training loss"];
+
+/// How the columns are to be read; `stop` is what ended trainings early.
+pub(super) fn notes(setting: &Setting<'_>, stop: Option<&str>) -> String {
     let chance = metric::chance(setting.task, metric::LOSS_NATS);
     let chance = chance.map_or(String::new(), |c| format!(" Chance: {c:.3}."));
-    let stop = stop_in_words(setting);
-    let mut columns = vec![
-        "method",
-        "parameters",
-        "of the encoding",
-        "final training loss",
-        "seeds",
-        "runs",
-    ];
-    if stop.is_some() {
-        columns.push("steps");
-    }
-    let rows = setting.groups.iter().map(|group| {
-        let steps = stop.is_some().then(|| steps(group).into());
-        row(group).into_iter().chain(steps).collect()
-    });
-    vec![Table {
-        slug: slug(setting, "runs"),
-        title: "Runs".into(),
-        caption: format!(
-            "Runs behind the tables; {}. {}",
-            setting.name,
-            seeds_sentence(setting, metric::LOSS_NATS),
-        ),
-        notes: format!(
-            "Final training loss: nats per counted token over the last tenth of the \
-             steps.{chance}{}{}",
-            stop.iter()
-                .map(|stop| format!(" {stop}"))
-                .collect::<String>(),
-            seeds_notes(setting, metric::LOSS_NATS),
-        ),
-        columns: columns.into_iter().map(String::from).collect(),
-        rows: rows.collect(),
-        ..Table::default()
-    }]
+    let stop = stop.map_or(String::new(), |stop| format!(" {stop}"));
+    format!(
+        "Final training loss: nats per counted token over the last tenth of the \
+         steps.{chance}{stop}{}",
+        seeds_notes(setting, metric::LOSS_NATS)
+    )
 }
 
 /// What ended trainings early, and how the column of steps is to be read; none without `train.stop`.
-fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
+pub(super) fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
     let mut rules = BTreeSet::new();
     for run in setting.groups.iter().flat_map(|group| &group.runs) {
         let Some(stop) = run.spec.get("train").and_then(|train| train.get("stop")) else {
@@ -91,7 +62,7 @@ fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
 }
 
 /// The steps that the seeds of a method took: the median, the least and the most.
-fn steps(group: &Group<'_>) -> String {
+pub(super) fn steps(group: &Group<'_>) -> String {
     let mut steps: Vec<u64> = group.runs.iter().map(|run| run.train.steps).collect();
     steps.sort_unstable();
     let (Some(least), Some(most)) = (steps.first(), steps.last()) else {
@@ -109,7 +80,7 @@ fn steps(group: &Group<'_>) -> String {
     }
 }
 
-fn row(group: &Group<'_>) -> Vec<Cell> {
+pub(super) fn row(group: &Group<'_>) -> Vec<Cell> {
     let runs = &group.runs;
     let distinct = |values: BTreeSet<u64>| -> Cell {
         let texts: Vec<String> = values.into_iter().map(thousands).collect();
@@ -122,18 +93,9 @@ fn row(group: &Group<'_>) -> Vec<Cell> {
         .collect();
     let loss = Estimate::of_mean(&losses);
     let loss = loss.map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
-    let ok = runs.iter().filter(|r| r.status == RunStatus::Ok).count();
-    let mut status = format!("{ok} ok");
-    if ok < runs.len() {
-        status = format!("{status}, {} diverged", runs.len() - ok);
-    }
-    let seeds: Vec<String> = runs.iter().map(|r| r.seed.to_string()).collect();
     vec![
-        group.name.as_str().into(),
         distinct(runs.iter().map(|r| r.model.parameters).collect()),
         distinct(runs.iter().map(|r| r.model.encoding_parameters).collect()),
         loss.into(),
-        list(&seeds, 8).into(),
-        status.into(),
     ]
 }

@@ -281,6 +281,26 @@
     if (scale) showScale(section, scale);
   }
 
+  // Names at the ends of lines, as near to them as they can stand: pushed down, pushed up, and the
+  // middle of both, inside the axes.
+  function nameEnds(svg, top, bottom) {
+    const end = ([lead, text]) => ({ lead: lead.points.getItem(1), text, y: lead.points.getItem(0).y });
+    const ends = all("g.end", svg).map((group) => end(group.children)).sort((a, b) => a.y - b.y);
+    const STEP = 15;
+    const pushed = (heights, from) => {
+      let last = from - STEP;
+      return heights.map((y) => (last = Math.max(y, last + STEP)));
+    };
+    const pulled = (heights, to) => pushed(heights.map((y) => -y).reverse(), -to).map((y) => -y).reverse();
+    const own = ends.map(({ y }) => y);
+    const [down, up] = [pushed(own, -Infinity), pulled(own, Infinity)];
+    const inside = pulled(pushed(down.map((y, i) => (y + up[i]) / 2), top), bottom);
+    ends.forEach(({ lead, text }, i) => {
+      lead.y = inside[i];
+      text.setAttribute("y", inside[i] + 4.2);
+    });
+  }
+
   // Moves what is drawn to the other scale of y, or back.
   function showScale(section, scale) {
     for (const svg of all("svg.chart[data-other]", section)) {
@@ -292,12 +312,13 @@
         const share = shareOf(other, valueAt(own, (bottom - height) / (bottom - top)));
         return bottom - Math.min(1, Math.max(0, share || 0)) * (bottom - top);
       };
-      for (const shape of svg.querySelectorAll("g[data-m] > *, g.ref > *")) {
+      for (const shape of svg.querySelectorAll("g[data-m] > :not(text), g.ref > *")) {
         shape.heights ??= [...shape.points].map((point) => point.y);
         shape.heights.forEach((height, at) => {
           shape.points.getItem(at).y = isOther ? moved(height) : height;
         });
       }
+      nameEnds(svg, top, bottom);
     }
   }
 
