@@ -160,6 +160,9 @@ pub struct Facts {
     /// Whether positions are read through the distances between queries and keys only, so that
     /// distances may be drawn at random.
     pub by_distance: bool,
+    /// Whether its bias by position is a row of distances for each head where positions step by
+    /// one, though something else about it is no function of distances.
+    pub bias_by_distance: bool,
     /// Whether positions are not read at all: order comes from the mask or from content.
     pub ignores_positions: bool,
     /// Whether linear attention can host it.
@@ -242,6 +245,9 @@ impl Facts {
             // angle they were rotated by.
             relative: all(|part| part.relative) && parts.iter().filter(readers).count() < 2,
             by_distance: all(|part| part.by_distance),
+            bias_by_distance: all(|part| {
+                part.by_distance || part.bias_by_distance || !part.hooks.logits_bias
+            }),
             ignores_positions: all(|part| part.ignores_positions),
             linear: all(|part| part.linear),
             // The sum of two biases is no network.

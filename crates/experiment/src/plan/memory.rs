@@ -327,7 +327,7 @@ const UNFUSED_MIB: f64 = 20.0;
 /// The same in training.
 const TRAINING_UNFUSED_MIB: f64 = 14.0;
 /// The most MiB that are kept of blocks of other sizes.
-const KEPT_MIB: f64 = 24.0;
+const KEPT_MIB: f64 = 44.0;
 /// Numbers per token and dimension of a forward pass.
 const FORWARD: f64 = 9.0;
 /// Copies of the logits.
@@ -362,7 +362,8 @@ fn is_fusable(model: &TransformerConfig) -> bool {
 
 /// Whether a bias by position is held for every query and key.
 pub(super) fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> bool {
-    facts.hooks.logits_bias && !(facts.by_distance && *positions == PositionsConfig::default())
+    let by_distance = facts.by_distance || facts.bias_by_distance;
+    facts.hooks.logits_bias && !(by_distance && *positions == PositionsConfig::default())
 }
 
 /// Whether fused attention computes a bias by position tile by tile.

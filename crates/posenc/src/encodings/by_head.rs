@@ -350,14 +350,19 @@ impl EncodingSpec for ByHeadConfig {
         let facts = Facts::stacked(&parts);
         // What joins the heads again: one number per logit, and queries and keys.
         let join = f64::from(u8::from(sum(|part| part.bias_workspace) > 0.0));
+        // One part that reads content keeps the logits and weights of all heads.
+        let is_mixed =
+            facts.hooks.content_bias && !parts.iter().all(|part| part.hooks.content_bias);
+        let all_heads = if is_mixed { 2.0 } else { 0.0 };
         let join_qk = if facts.hooks.transform_qk { 2.0 } else { 0.0 };
         Facts {
             // No two parts meet in a head.
             relative: parts.iter().all(|part| part.relative),
             diagonal_network: false,
-            bias_workspace: sum(|part| part.bias_workspace) + join,
+            bias_by_distance: false,
+            bias_workspace: sum(|part| part.bias_workspace) + join + all_heads,
             bias_work: sum(|part| part.bias_work) + join,
-            bias_kept: sum(|part| part.bias_kept),
+            bias_kept: sum(|part| part.bias_kept) + 1.75 * all_heads,
             transform_workspace: sum(|part| part.transform_workspace) + join_qk,
             transform_kept: sum(|part| part.transform_kept),
             ..facts

@@ -298,8 +298,8 @@ impl EncodingSpec for DapeConfig {
             // Its network reads the bias of the part at every logit, whatever made it.
             decays: false,
             causal_only: part.causal_only || self.kernel > 1,
-            bias_workspace: part.bias_workspace + copies + 4.0,
-            bias_kept: part.bias_kept + 0.75 * (copies + 4.0),
+            bias_workspace: part.bias_workspace + 0.8 * (copies + 4.0),
+            bias_kept: part.bias_kept + 0.79 * (copies + 4.0),
             ..part
         }
     }

@@ -379,7 +379,9 @@ impl EncodingSpec for PathProductConfig {
             reads_transformed_qk: true,
             // Many products of chunks: a mean over 64 and 256 keys, measured.
             bias_work: 4.0 + 0.5 * shape.head_dim as f64,
-            bias_kept: 10.0,
+            bias_kept: 6.0,
+            // Inside a chunk.
+            transform_kept: 10.0,
             bias_workspace: 7.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }

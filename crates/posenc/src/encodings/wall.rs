@@ -186,7 +186,9 @@ impl EncodingSpec for WallConfig {
             // Inside a chunk every channel of a pair has a factor: a mean over 64 and 256 keys,
             // measured.
             bias_work: 4.0 + 0.5 * shape.head_dim as f64,
-            bias_kept: 17.5,
+            bias_kept: 8.0,
+            // Inside a chunk one number for each channel of a pair.
+            transform_kept: 38.0,
             bias_workspace: 7.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }

@@ -216,6 +216,7 @@ impl EncodingSpec for FormulaConfig {
         Facts {
             relative: by_distance,
             by_distance: by_distance && self.inv_freq.is_none(),
+            bias_by_distance: by_distance,
             linear: self.bias.is_none(),
             rotates_qk: self.inv_freq.is_some(),
             bias_workspace: if self.bias.is_some() {
