@@ -137,6 +137,11 @@ impl Family {
             let pairs = earlier
                 .flat_map(|(earlier, other)| paths.iter().map(move |path| (earlier, other, path)));
             for (earlier, other, path) in pairs.chain(within) {
+                if other == path && earlier == key {
+                    let problem = format!("{noun} `{key}` names `{path}` twice");
+                    let error = self.key_error(source, key, problem);
+                    return Err(error.with_help("name each key of an axis once"));
+                }
                 if other == path {
                     let problem = format!("{noun} `{key}` is the same as {noun} `{earlier}`");
                     return Err(self

@@ -112,6 +112,7 @@ pub(super) fn friendly(expected: &str) -> String {
         "u16" => "a whole number, 0 to 65535",
         "u32" => "a whole number, 0 to 4294967295",
         "u64" | "usize" | "u128" => "a whole number, 0 or more",
+        "length or range" => "a whole number, or a range such as \"51..100\"",
         "i8" => "a whole number, -128 to 127",
         "i16" => "a whole number, -32768 to 32767",
         "i32" => "a whole number, -2147483648 to 2147483647",

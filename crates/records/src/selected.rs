@@ -1,5 +1,5 @@
 //! What a choice of `[select]` says: the values chosen, the scores behind them, and whether a value
-//! lies at the end of its list.
+//! is the smallest or largest tried.
 
 use crate::metric;
 use crate::record::{Candidate, Label, RunRecord, Selected};

@@ -46,6 +46,8 @@ pub struct Outcome {
     pub failed: Vec<FailedRun>,
     /// Runs that were never started.
     pub not_started: usize,
+    /// Records of a sweep of `[select]` whose methods are not trained: none of them has a score.
+    pub unscored: Vec<RunRecord>,
     /// Set if a signal ended the sweep; interrupted runs have saved.
     pub stopped: Option<Exit>,
 }
@@ -57,6 +59,7 @@ impl Outcome {
             records,
             failed: Vec::new(),
             not_started: 0,
+            unscored: Vec::new(),
             stopped: None,
         }
     }
@@ -70,7 +73,13 @@ impl Outcome {
     pub fn add_failures(&mut self, sweep: Self) {
         self.failed.splice(0..0, sweep.failed);
         self.not_started += sweep.not_started;
+        self.unscored.extend(sweep.unscored);
         self.stopped = self.stopped.or(sweep.stopped);
+    }
+
+    /// All records, and those of methods that are not trained.
+    pub fn tried(&self) -> impl Iterator<Item = &RunRecord> {
+        self.records.iter().chain(&self.unscored)
     }
 
     /// Exit code of the sweep.
@@ -91,8 +100,10 @@ impl Outcome {
             exit
         } else if !self.failed.is_empty() {
             Exit::SomeFailed
-        } else if !self.records.is_empty() && self.records.iter().all(diverged) {
+        } else if self.tried().next().is_some() && self.tried().all(diverged) {
             Exit::Diverged
+        } else if !self.unscored.is_empty() {
+            Exit::SomeFailed
         } else {
             Exit::Done
         }
@@ -176,10 +187,10 @@ pub fn work(
         }));
     }
     Outcome {
-        records: records(plan, options),
         failed,
         not_started,
         stopped,
+        ..Outcome::of(records(plan, options))
     }
 }
 

@@ -3,10 +3,12 @@
 
 use super::options::Options;
 use super::{Outcome, run};
+use experiment::plan::planned::Method;
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
 use records::RunRecord;
 use records::record::Selected;
+use std::collections::BTreeSet;
 use std::path::Path;
 use support::console::tell;
 use support::exit::{Exit, Failure};
@@ -20,7 +22,8 @@ pub const SELECTION_FILE: &str = "selection.jsonl";
 const BINS: usize = 16;
 
 /// Runs the sweep of a plan and chooses. Returns the plan of the result, which lacks methods whose
-/// sweep failed, and the outcome of the sweep. Without `[select]`, the plan itself and `None`.
+/// sweep failed or has no score, and the outcome of the sweep. Without `[select]`, the plan itself
+/// and `None`.
 ///
 /// # Errors
 ///
@@ -30,7 +33,7 @@ pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>),
         return Ok((plan.clone(), None));
     };
     signals::listen()?;
-    let outcome = if sweep.runs.iter().any(|run| options.is_to_do(run)) {
+    let mut outcome = if sweep.runs.iter().any(|run| options.is_to_do(run)) {
         let runs = count(sweep.runs.len(), "run");
         tell(&format!(
             "{}: the sweep of [select] comes first, {runs}",
@@ -41,12 +44,21 @@ pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>),
         Outcome::of(super::records(&sweep, options))
     };
     refuse_changed(&outcome.records, &options.runs.join(&plan.name))?;
-    let (chosen, undecided) = plan.chosen(&outcome.records);
-    if undecided == 0 {
+    let chosen = plan.chosen(&outcome.records);
+    if chosen.undecided == 0 {
         write(&outcome.records, plan, options)?;
     }
-    choices(&chosen).iter().for_each(|choice| tell(choice));
-    Ok((chosen, Some(outcome)))
+    choices(&chosen.plan).iter().for_each(|choice| tell(choice));
+    tell_unscored(&chosen.unscored);
+    let tried = chosen.unscored.iter().flat_map(|method| &method.tried);
+    let tried: BTreeSet<&str> = tried
+        .flat_map(|tried| &tried.sweep)
+        .map(|run| sweep.runs[*run].job.run_id.as_str())
+        .collect();
+    let records = outcome.records.iter();
+    let unscored = records.filter(|record| tried.contains(record.run_id.as_str()));
+    outcome.unscored = unscored.cloned().collect();
+    Ok((chosen.plan, Some(outcome)))
 }
 
 /// Refuses to choose by records that were changed after they were written. `place`: where they are.
@@ -86,6 +98,21 @@ fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Fa
     records::write_jsonl(&path, &records).map_err(Failure::resources)
 }
 
+/// Says which methods are not trained, as none of their combinations has a score.
+pub fn tell_unscored(methods: &[Method]) {
+    for method in methods {
+        let labels = method.tried.first().and_then(|tried| tried.runs.first());
+        let labels = labels.iter().flat_map(|run| &run.job.labels);
+        let labels: Vec<&str> = labels.map(|label| label.text.as_str()).collect();
+        tell(&format!(
+            "{}: none of {} has a {}: its result is not trained",
+            labels.join(", "),
+            count(method.tried.len(), "combination"),
+            method.by
+        ));
+    }
+}
+
 /// A line for each method: what it chose, and by how much the next best is worse.
 fn choices(plan: &Plan) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -113,8 +140,7 @@ fn choice(selected: &Selected) -> String {
     };
     let by = &selected.by;
     let Some(score) = chosen.mean() else {
-        let tried = count(selected.candidates.len(), "combination");
-        return format!("{}; none of {tried} has a {by}", chosen.text());
+        return chosen.text();
     };
     let next = selected.next().and_then(|next| Some((next, next.mean()?)));
     let next = next.map_or_else(String::new, |(next, score)| {

@@ -115,8 +115,9 @@ impl Diagnostic {
             Some(_) => origins.value_place(&found),
             None => origins.table_place(&found),
         };
-        // What is missing has no default.
-        let is_default = value.is_none() && !problem.starts_with("is missing");
+        // What is missing has no default, and a variant takes what it lacks from the training.
+        let of_variant = path.parts().iter().any(|part| part == "set");
+        let is_default = value.is_none() && !of_variant && !problem.starts_with("is missing");
         let problem = Problem::Value {
             key: path.clone(),
             problem: problem.to_owned(),

@@ -11,6 +11,19 @@ use records::record::{Candidate, EvalStatus, RunStatus, Selected};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+/// What was chosen, if anything was.
+type Choice = Option<Selected>;
+
+/// What every method of a plan has chosen.
+pub struct Chosen {
+    /// The plan with the runs of the result of every method that has.
+    pub plan: Plan,
+    /// How many methods lack records of their sweep.
+    pub undecided: usize,
+    /// Methods none of whose combinations has a score: there is nothing to train.
+    pub unscored: Vec<Method>,
+}
+
 /// A candidate's rank: its metric, then its loss where that is equal.
 #[derive(Clone, Copy)]
 struct Rank {
@@ -19,8 +32,9 @@ struct Rank {
 }
 
 impl Selection {
-    /// What a method chose, once all its runs of the sweep are recorded.
-    fn choose(&self, method: &Method, records: &HashMap<&str, &RunRecord>) -> Option<Selected> {
+    /// What a method chose, once all its runs of the sweep are recorded; nothing where none of them
+    /// has a score.
+    fn choose(&self, method: &Method, records: &HashMap<&str, &RunRecord>) -> Option<Choice> {
         let mut candidates = Vec::new();
         let mut best: Option<(usize, Rank)> = None;
         for (index, tried) in method.tried.iter().enumerate() {
@@ -51,15 +65,15 @@ impl Selection {
             candidates.push(candidate);
         }
         let first = &self.runs[*method.tried.first()?.sweep.first()?].job.spec;
-        Some(Selected {
+        let chosen = best.map(|(chosen, _)| Selected {
             by: method.by.clone(),
             test_len: first.train.train_len,
             steps: first.train.steps,
             seeds: self.seeds(method),
             candidates,
-            // Where every run diverged, the result shows it.
-            chosen: best.map_or(0, |(index, _)| index),
-        })
+            chosen,
+        });
+        Some(chosen)
     }
 
     fn seeds(&self, method: &Method) -> Vec<u64> {
@@ -106,11 +120,15 @@ impl Plan {
         methods.next().map(|method| method.by.as_str())
     }
 
-    /// The plan with the runs of every method that has chosen by these records, and how many
-    /// methods have not. Without `[select]`, the plan itself.
-    pub fn chosen(&self, records: &[RunRecord]) -> (Self, usize) {
+    /// What every method chooses by these records. Without `[select]`, the plan itself.
+    pub fn chosen(&self, records: &[RunRecord]) -> Chosen {
+        let (mut undecided, mut unscored) = (0, Vec::new());
         let Some(selection) = &self.selection else {
-            return (self.clone(), 0);
+            return Chosen {
+                plan: self.clone(),
+                undecided,
+                unscored,
+            };
         };
         let records: HashMap<&str, &RunRecord> = records
             .iter()
@@ -124,11 +142,17 @@ impl Plan {
             }),
             ..self.clone()
         };
-        let mut undecided = 0;
         for method in &selection.methods {
-            let Some(selected) = selection.choose(method, &records) else {
-                undecided += 1;
-                continue;
+            let selected = match selection.choose(method, &records) {
+                Some(Some(selected)) => selected,
+                Some(None) => {
+                    unscored.push(method.clone());
+                    continue;
+                }
+                None => {
+                    undecided += 1;
+                    continue;
+                }
             };
             let runs = method.tried[selected.chosen].runs.iter().cloned();
             plan.runs.extend(runs.map(|mut run| {
@@ -136,7 +160,11 @@ impl Plan {
                 run
             }));
         }
-        (plan, undecided)
+        Chosen {
+            plan,
+            undecided,
+            unscored,
+        }
     }
 }
 

@@ -113,9 +113,9 @@ impl<'de> Deserialize<'de> for TestLen {
         impl Visitor<'_> for Written {
             type Value = TestLen;
 
-            // In serde's words, as of a length that is no range.
+            // A type to `config`, which says it in words.
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("usize")
+                f.write_str("length or range")
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<TestLen, E> {

@@ -68,8 +68,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             files::recorded(&directory, &run.job).or(known)
         })
         .collect();
-    let (chosen, undecided) = plan.chosen(&swept);
-    let plan = if undecided == 0 { chosen } else { plan };
+    let chosen = plan.chosen(&swept);
+    let plan = if chosen.undecided == 0 {
+        chosen.plan
+    } else {
+        plan
+    };
     let is_recorded = |run: &PlannedRun| {
         recorded.of(run).is_some()
             || run_dir(&arguments.runs, &run.job)

@@ -149,7 +149,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     } else if !outcome.records.is_empty() {
         let config = Config::of(&plan)?.0;
         let experiment = arguments.runs.join(&plan.name);
-        let report = report::of_sweep(outcome.records.clone(), &config, &experiment)?;
+        let records = outcome.tried().cloned().collect();
+        let report = report::of_sweep(records, &config, &experiment)?;
         console::print(&report);
     }
     print_failures(&outcome, done, runs);

@@ -17,7 +17,7 @@ use sweep::cluster::pack::PerTask;
 use sweep::cluster::resubmit::{Again, Only, again};
 use sweep::cluster::scheduler::{self, clock};
 use sweep::cluster::submit::{Request, Submitted, submit};
-use sweep::selected::refuse_changed;
+use sweep::selected::{self, refuse_changed};
 
 /// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
 #[derive(Debug, clap::Args)]
@@ -198,9 +198,15 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
                 .as_ref()
                 .map_or(0, |swept| swept.methods.len());
             refuse_changed(&found.records, path)?;
-            let (chosen, undecided) = plan.chosen(&found.records);
+            let chosen = plan.chosen(&found.records);
+            let undecided = chosen.undecided;
+            if undecided == 0 && chosen.plan.runs.is_empty() {
+                let problem = "no combination of any method has a score".to_owned();
+                return refuse(problem, "look at the runs of the sweep: `longreach status`");
+            }
             if undecided == 0 {
-                return Ok(chosen);
+                selected::tell_unscored(&chosen.unscored);
+                return Ok(chosen.plan);
             }
             if found.records.is_empty() && found.excluded.is_empty() {
                 let problem = format!("--chosen-by: {} holds no record", path.display());

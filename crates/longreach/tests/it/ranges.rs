@@ -232,6 +232,7 @@ fn mistakes_in_ranges() {
         printed(&["eval.test_lens=[\"64\"]"]),
         printed(&["eval.test_lens=[\"1..9000000\"]"]),
         printed(&["eval.test_lens=[1.5]"]),
+        printed(&["eval.test_lens=[[\"4..8\"]]"]),
         printed(&[
             "eval.test_lens=[4,\"5..9\"]",
             "eval.every=2",

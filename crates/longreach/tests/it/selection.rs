@@ -122,6 +122,46 @@ fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
 }
 
 #[test]
+fn a_method_without_any_score_has_no_result() {
+    let told = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = |scratch: &Scratch| -> Vec<RunRecord> {
+        let all = records(scratch).into_iter();
+        all.filter(|record| !record.is_of_sweep()).collect()
+    };
+    // Of two methods that differ in their rates one diverges.
+    let axes = CONFIG.split("[axes]").next().unwrap();
+    let config = axes.replace(
+        "\"train.lr\" = [1e-4, 3e-2, 1e-3]",
+        "\"train.grad_clip\" = [1.0, 2.0]",
+    );
+    let scratch = Scratch::with(&format!("{config}[axes]\n\"train.lr\" = [1e-3, 1e9]\n"));
+    let output = scratch.longreach("run", &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let lines = told(&output);
+    let line = "none of 2 combinations has a loss_nats: its result is not trained";
+    assert!(lines.contains(line), "{lines}");
+    let trained = result(&scratch);
+    assert_eq!(trained.len(), 3);
+    assert!(
+        trained
+            .iter()
+            .all(|record| record.spec["train"]["lr"] == 1e-3)
+    );
+    let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
+    let note = "1000000000: no value that \\[select\\] tried has a score, so its result was not";
+    assert!(report.replace('\n', " ").contains(note), "{report}");
+    // The same once more, when all is recorded.
+    assert_eq!(scratch.longreach("run", &[]).status.code(), Some(1));
+    assert!(read_jsonl(&selection_file(&scratch)).unwrap().records.len() == 8);
+
+    let scratch = Scratch::with(&CONFIG.replace("[1e-4, 3e-2, 1e-3]", "[1e9, 1e8]"));
+    let output = scratch.longreach("run", &[]);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert_eq!(told(&output).matches(line).count(), 2, "{output:?}");
+    assert!(result(&scratch).is_empty());
+}
+
+#[test]
 fn what_was_lost_is_run_again_and_chosen_the_same() {
     let scratch = Scratch::with(CONFIG);
     assert!(scratch.longreach("run", &[]).status.success());
@@ -515,6 +555,15 @@ fn several_keys_vary_together() {
     refused(&uneven, &[], &texts);
     let twice = config.replace("[axes]", "[axes]\n\"train.lr\" = [1e-3, 2e-3]");
     refused(&twice, &[], &["is the same as axis"]);
+    let within = config.replace(
+        "[axes]",
+        "[axes]\n\"train.batch_size, train.batch_size\" = [[4, 8]]",
+    );
+    let texts = [
+        "names `train.batch_size` twice",
+        "name each key of an axis once",
+    ];
+    refused(&within, &[], &texts);
 }
 
 #[test]

@@ -648,6 +648,11 @@ fn a_variant_of_a_formula_has_the_numbers_that_were_trained() {
     let error = refused("set = { train = { m = 3.0 } }");
     assert!(error.contains("eval.variants.0.set.train.m"), "{error}");
     assert!(error.contains("the start of the training, 0.5"), "{error}");
+    let error = refused("set = { values = { m = 2 } }");
+    assert!(error.contains("eval.variants.0.set.values.m"), "{error}");
+    assert!(error.contains("is in `train` too"), "{error}");
+    let error = refused("set = { bias = \"-x * d * m\", values = { x = 1, m = 2 } }");
+    assert!(!error.contains("default value"), "{error}");
     let error = refused("set = { bias = \"-x * d\", train = { x = 3.0 } }");
     assert!(error.contains("was not trained with: trained.x"), "{error}");
     let kept = |set: &str| planned(&variant("v", set), formula).runs.len();

@@ -1,6 +1,7 @@
 //! What a record is for: a result, the same run with half its steps, or a run of a selection sweep.
 
-use crate::record::RunRecord;
+use crate::record::{EvalStatus, RunRecord};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Records by what they are for.
 #[derive(Default)]
@@ -44,6 +45,11 @@ impl<'a> Roles<'a> {
                 were(self.selection.len())
             ));
         }
+        notes.extend(self.unscored().into_iter().map(|method| {
+            format!(
+                "{method}: no value that [select] tried has a score, so its result was not trained."
+            )
+        }));
         if !self.halves.is_empty() {
             notes.push(format!(
                 "{} trained with half the steps, to show whether scores still move; no table has \
@@ -52,6 +58,27 @@ impl<'a> Roles<'a> {
             ));
         }
         notes
+    }
+}
+
+impl Roles<'_> {
+    /// Methods of a sweep beside the results of others, without a score of any run.
+    fn unscored(&self) -> Vec<String> {
+        let chosen = self.results.iter().filter_map(|run| run.selected.as_ref());
+        let tried: Vec<_> = chosen.flat_map(|chosen| &chosen.candidates).collect();
+        let keys = tried.iter().flat_map(|tried| &tried.values);
+        let keys: BTreeSet<&str> = keys.map(|value| value.key.as_str()).collect();
+        let runs: BTreeSet<&String> = tried.iter().flat_map(|tried| &tried.runs).collect();
+        let mut methods: BTreeMap<String, bool> = BTreeMap::new();
+        let others = self.selection.iter();
+        for run in others.filter(|run| !keys.is_empty() && !runs.contains(&run.run_id)) {
+            let labels = run.labels.iter().filter(|l| !keys.contains(l.key.as_str()));
+            let labels: Vec<&str> = labels.map(|label| label.text.as_str()).collect();
+            let has_score = run.evals.iter().any(|row| row.status == EvalStatus::Ok);
+            *methods.entry(labels.join(", ")).or_default() |= has_score;
+        }
+        let unscored = methods.into_iter().filter(|(_, has_score)| !has_score);
+        unscored.map(|(method, _)| method).collect()
     }
 }
 

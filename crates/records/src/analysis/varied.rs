@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST: usize = 3;
 
 /// What a row says after the name of each group: ` [lr = 0.003]`; empty where nothing differs and
-/// nothing was chosen. A chosen value at the end of its list is marked.
+/// nothing was chosen. A chosen value that is the smallest or largest tried is marked.
 pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
     let all: Vec<BTreeMap<String, String>> =
         groups.iter().map(|group| settings(&group.spec)).collect();
