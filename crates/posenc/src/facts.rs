@@ -198,8 +198,9 @@ pub struct Facts {
     /// Peak memory in evaluation of a transform of queries and keys that is not fused, as a
     /// multiple of the size of the queries, `[B, H, Q, E]`. Measured likewise.
     pub transform_workspace: f64,
-    /// What training keeps of such a transform for the backward pass, for each layer, as a
-    /// multiple of the same size. Measured likewise.
+    /// What training keeps of such a transform, or of a bias from content that it computes from
+    /// channels, for the backward pass, for each layer, as a multiple of the same size. Measured
+    /// likewise.
     pub transform_kept: f64,
     /// Further time of the bias, as the number of f32 numbers per logit that elementwise operations
     /// process in that time. The numbers of `bias_workspace` are counted already; this is for what

@@ -327,6 +327,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     // An error about two keys may name the other one.
     let related: &[&str] = match target.id {
         "seeds[]" if number && target.table.contains_key("half_seeds") => &["half_seeds"],
+        // A stop needs one of the two, and neither is named as the missing one.
+        "train.stop.at_least" | "train.stop.at_most" if gone => &["train.stop"],
         // More runs than are allowed.
         "axis" => &["axes"],
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],

@@ -188,8 +188,11 @@ fn the_memory_of_a_bias_is_declared_and_a_stack_needs_that_of_its_parts() {
         } = facts.hooks;
         let has_bias = logits_bias || content_bias || output_bias;
         assert_eq!(facts.bias_workspace > 0.0, has_bias, "{name}");
-        let transforms = facts.transform_workspace + facts.transform_kept;
-        assert!(transforms == 0.0 || facts.hooks.transform_qk, "{name}");
+        let has_transform = facts.hooks.transform_qk;
+        assert!(facts.transform_workspace == 0.0 || has_transform, "{name}");
+        // Biases of channels, as those of PaTH and Wall, keep numbers for each channel.
+        let of_channels = has_transform || content_bias;
+        assert!(facts.transform_kept == 0.0 || of_channels, "{name}");
         assert!(facts.bias_kept == 0.0 || has_bias, "{name}");
         assert!(
             facts.bias_work == 0.0 || facts.bias_work > 0.0 && has_bias,
