@@ -186,9 +186,9 @@ impl FormulaConfig {
             let refuse = |problem: &str, allowed: &str, hint: &str| {
                 Err(ConfigError::new(&key, name, problem, allowed, hint))
             };
-            if table == "train" && self.values.contains_key(name) {
+            if table == "values" && self.train.contains_key(name) {
                 let hint = "keep one of the two: what is trained stays in `train`";
-                return refuse("is in `values` too", "a name in one table", hint);
+                return refuse("is in `train` too", "a name in one table", hint);
             }
             let are_read = [(&self.bias, &bias), (&self.inv_freq, &inv_freq)];
             let are_read = are_read

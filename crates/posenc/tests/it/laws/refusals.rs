@@ -239,7 +239,7 @@ fn every_refusal_names_its_key() {
                 json!({"bias": "-m*d", "values": {"m": 1.0}, "train": {"m": 1.0}}),
             ),
             8,
-            "train.m",
+            "values.m",
         ),
         (
             of("formula", json!({"inv_freq": "b^-i", "train": {"b": 2.0}})),
