@@ -78,7 +78,7 @@ impl RopeConfig {
             .map_or(1.0, RopeScaling::logits_factor)
     }
 
-    /// Refuses what a scaling with frequencies of its own leaves without effect.
+    /// Refuses `base` and `spacing` beside a scaling that sets the frequencies itself.
     fn check_replaced(&self, scaling: &RopeScaling) -> Result<(), ConfigError> {
         let (key, value) = match (self.base, self.spacing) {
             _ if !scaling.replaces_plain() => return Ok(()),

@@ -169,7 +169,7 @@ impl EncodingSpec for WavePruneConfig {
         Facts {
             relative: true,
             rotates_qk: true,
-            // It takes back products of its own pairs: no other part may turn them.
+            // The bias subtracts products of these pairs, so no other part may rotate them.
             exclusive_in_stack: true,
             bias_workspace: 4.5,
             bias_kept: 1.0,

@@ -61,7 +61,7 @@ pub trait Scaling {
     /// key be resolved.
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies;
 
-    /// Whether it gives frequencies of its own, so that base and spacing have no effect.
+    /// Whether it sets the frequencies itself, so that `base` and `spacing` have no effect.
     fn replaces_plain(&self) -> bool {
         false
     }

@@ -133,7 +133,7 @@ fn words(value: &Value) -> String {
     all.join(", ")
 }
 
-/// A part in words, in brackets where it has commas of its own.
+/// A part in words, in brackets where the words contain commas.
 fn apart(value: &Value) -> String {
     let words = words(value);
     match !value.is_array() && words.contains(',') {
