@@ -23,20 +23,24 @@ pub mod tables;
 mod text;
 
 use crate::inspection::{Inspection, Model};
+use crate::numbers::RESPONSE_LENGTH;
 use crate::request::{Command, Request, length, positions};
 use crate::subject::Subject;
 use experiment::device::{self, DeviceName};
+use experiment::plan::memory::MemoryLimit;
 use posenc::{EncodingConfig, Lengths, ModelShape};
 use std::path::Path;
 use support::exit::Failure;
+use support::limits;
+use support::units::bytes;
 
 /// Computes the numbers, and writes pictures into a directory if there is one.
 ///
 /// # Errors
 ///
 /// [`Exit::Config`](support::exit::Exit::Config) for an unknown encoding or a key, position or
-/// length that cannot work; [`Exit::Resources`](support::exit::Exit::Resources) if the pictures
-/// cannot be written.
+/// length that cannot work; [`Exit::Resources`](support::exit::Exit::Resources) if there is too
+/// little memory or the pictures cannot be written.
 pub fn inspect(request: &Request, out: Option<&Path>) -> Result<Inspection, Failure> {
     let command = Command(request);
     let positions = positions(request.positions.as_deref())?;
@@ -45,6 +49,7 @@ pub fn inspect(request: &Request, out: Option<&Path>) -> Result<Inspection, Fail
         .seq_len
         .map_or(Ok(()), |seq_len| length("--seq-len", seq_len))?;
     let subject = command.subject(&positions)?;
+    check_memory(&subject, &command.shown())?;
     let device = device::open(&DeviceName {
         kind: "cpu",
         index: None,
@@ -85,6 +90,22 @@ pub fn inspect(request: &Request, out: Option<&Path>) -> Result<Inspection, Fail
         model,
         files,
     })
+}
+
+/// Refuses an encoding that does not fit into the memory of this machine or process.
+fn check_memory(subject: &Subject, shown: &str) -> Result<(), Failure> {
+    let needed = subject.memory(subject.reach(RESPONSE_LENGTH));
+    let help = "a smaller d_model, n_heads or table needs less";
+    let problem = match MemoryLimit::of_machine(1, 0).excess(needed) {
+        Some(problem) => problem,
+        None if !limits::has_memory(usize::try_from(needed).unwrap_or(usize::MAX)) => format!(
+            "needs about {} of memory, more than this process gets",
+            bytes(needed as f64)
+        ),
+        None => return Ok(()),
+    };
+    let message = format!("{shown}: {problem}\n  = help: {help}");
+    Err(Failure::resources(message))
 }
 
 /// The numbers as text for a terminal.

@@ -64,7 +64,7 @@ pub struct Response {
 }
 
 /// Length of the sequence of [`Response`], unless the encoding has a shorter limit.
-const RESPONSE_LENGTH: usize = 256;
+pub const RESPONSE_LENGTH: usize = 256;
 
 /// The rotation of a rotary encoding.
 #[derive(Debug, Serialize)]

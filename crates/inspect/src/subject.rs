@@ -67,6 +67,29 @@ impl Subject {
             .fold(own, |sum, part| sum.saturating_add(part.count(positions)))
     }
 
+    /// Estimated memory of [`logits`](Self::logits) over `length` tokens and of the parameters, in
+    /// bytes. PaTH, which multiplies keys by each other, takes three times as much.
+    pub fn memory(&self, length: usize) -> u64 {
+        let ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            ..
+        } = self.shape;
+        let [length, d_model, heads, head_dim] =
+            [length, d_model, n_heads, head_dim].map(|size| size as u64);
+        let inner = heads.saturating_mul(head_dim);
+        let vectors = d_model
+            .saturating_mul(2)
+            .saturating_add(inner.saturating_mul(6));
+        let logits = heads.saturating_mul(length).saturating_mul(3);
+        let rows = length.saturating_mul(vectors.saturating_add(logits));
+        let numbers = |(_, sizes): &(String, Vec<usize>)| sizes.iter().product::<usize>() as u64;
+        let parameters: u64 = self.facts().parameters.iter().map(numbers).sum();
+        rows.saturating_add(parameters.saturating_mul(2))
+            .saturating_mul(4)
+    }
+
     /// The parts of an encoding made of others; nothing otherwise.
     pub fn parts(&self) -> Vec<Subject> {
         let subject = |(i, part): (usize, posenc::spec::Part<'_>)| {
@@ -190,41 +213,20 @@ impl Subject {
                 .collect();
             Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
         };
-        let (token, content) = (draw(d_model), draw(n_heads * head_dim));
-        // An encoding that adds to the input gives every position its own hidden vector; otherwise
-        // queries and keys are one vector.
-        let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
-        // [draws, length, d_model] both; `token` is the same at every position.
-        let hidden = prepared.embed(token.clone());
-        let added = hidden.clone() - token;
-        let inner = n_heads * head_dim;
-        // What was added, cut or padded with zeros to [draws, length, n_heads * head_dim].
-        let added = if d_model < inner {
-            let rest = Tensor::zeros([RESPONSE_DRAWS, length, inner - d_model], device);
-            Tensor::cat(vec![added, rest], 2)
-        } else {
-            added.slice_dim(2, 0..inner)
-        };
-        let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
-        // [draws, n_heads, length, head_dim]
-        let x = x
-            .reshape([RESPONSE_DRAWS, length, n_heads, head_dim])
-            .swap_dims(1, 2);
-        let raw = || (x.clone(), x.clone());
-        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone(), &hidden);
-        let scale = 1.0 / (head_dim as f64).sqrt();
-        let block = Block {
-            queries: 0..length,
-            keys: 0..length,
-            first_query: 0,
-        };
-        let content = Content::new([&q, &k], &raw, &hidden, block, scale);
-        let mut logits = content.logits();
-        if let Some(bias) = prepared.content_bias(0, &content) {
-            logits = logits + bias;
+        let (tokens, contents) = (draw(d_model), draw(n_heads * head_dim));
+        // One draw at a time: all together need as many times the memory.
+        let mut sum = None;
+        for draw in 0..RESPONSE_DRAWS {
+            let [token, content] =
+                [&tokens, &contents].map(|all| all.clone().slice_dim(0, draw..draw + 1));
+            let logits = self.logits_of(&*prepared, token, content, length);
+            sum = Some(match sum {
+                None => logits,
+                Some(sum) => sum + logits,
+            });
         }
         // [1, n_heads, length, length]; biases by position are the same in every draw.
-        let mut mean = logits.mean_dim(0);
+        let mut mean = sum.expect("there are draws") / RESPONSE_DRAWS as f64;
         if let Some(bias) = prepared.logits_bias(0) {
             mean = mean + bias.block(0..length, 0..length);
         }
@@ -234,6 +236,55 @@ impl Subject {
             .chunks(length * length)
             .map(|head| head.chunks(length).map(row).collect())
             .collect())
+    }
+
+    /// Logits of layer 0 but for the bias by position, `[1, n_heads, length, length]`, of a
+    /// sequence of one token, `[1, d_model]`, whose queries and keys are `content`,
+    /// `[1, n_heads * head_dim]`.
+    fn logits_of(
+        &self,
+        prepared: &dyn Prepared,
+        token: Tensor<2>,
+        content: Tensor<2>,
+        length: usize,
+    ) -> Tensor<4> {
+        let ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            ..
+        } = self.shape;
+        // An encoding that adds to the input gives every position its own hidden vector; otherwise
+        // queries and keys are one vector.
+        let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
+        // [1, length, d_model] both; `token` is the same at every position.
+        let hidden = prepared.embed(token.clone());
+        let added = hidden.clone() - token;
+        let inner = n_heads * head_dim;
+        // What was added, cut or padded with zeros to [1, length, n_heads * head_dim].
+        let added = if d_model < inner {
+            let rest = Tensor::zeros([1, length, inner - d_model], &added.device());
+            Tensor::cat(vec![added, rest], 2)
+        } else {
+            added.slice_dim(2, 0..inner)
+        };
+        let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
+        // [1, n_heads, length, head_dim]
+        let x = x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2);
+        let raw = || (x.clone(), x.clone());
+        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone(), &hidden);
+        let scale = 1.0 / (head_dim as f64).sqrt();
+        let block = Block {
+            queries: 0..length,
+            keys: 0..length,
+            first_query: 0,
+        };
+        let content = Content::new([&q, &k], &raw, &hidden, block, scale);
+        let logits = content.logits();
+        match prepared.content_bias(0, &content) {
+            Some(bias) => logits + bias,
+            None => logits,
+        }
     }
 
     /// The longest sequence up to `most` that the encoding reaches.

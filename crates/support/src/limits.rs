@@ -146,8 +146,8 @@ pub fn check_memory() -> Result<(), Failure> {
     ))
 }
 
-/// Whether this process gets so many bytes.
-fn has_memory(count: usize) -> bool {
+/// Whether this process gets so many bytes: no limit on its memory is in the way.
+pub fn has_memory(count: usize) -> bool {
     let mut bytes = Vec::<u8>::new();
     let got = bytes.try_reserve_exact(count).is_ok();
     // A compiler may leave out an allocation that nobody uses, and take it to succeed.

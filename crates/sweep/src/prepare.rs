@@ -4,7 +4,7 @@ use crate::options::{Options, Retry};
 use experiment::plan::memory;
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
-use experiment::runs_on_disk::recorded::origin;
+use experiment::runs_on_disk::starts::check_starts;
 use rundir::{Disk, checkpoint};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,14 +18,15 @@ use support::signals;
 /// # Errors
 ///
 /// [`Exit::Resources`] if a directory cannot be written or a training does not fit, [`Exit::Input`]
-/// if a run's directory is a link, or the weights that a training starts from are not here.
+/// if a run's directory is a link, or the weights that a training starts from are missing or
+/// changed.
 pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
     let disk = rundir::system();
     // All of them before the first file changes: a retry discards records.
     for index in todo {
         check_memory(&plan.runs[*index], options)?;
-        check_start(&plan.runs[*index])?;
     }
+    check_starts(todo.iter().map(|index| &plan.runs[*index]))?;
     if !todo.is_empty() {
         disk.probe(&options.runs.join(&plan.name))
             .map_err(Failure::resources)?;
@@ -58,21 +59,6 @@ fn check_memory(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-/// Refuses a training that starts from a run of which only the record is here.
-fn check_start(run: &PlannedRun) -> Result<(), Failure> {
-    let start = run.job.start_dir.as_deref();
-    let Some((start, place)) = start.and_then(|start| Some((start, origin(start)?))) else {
-        return Ok(());
-    };
-    let start = start.display();
-    Err(Failure::input(format!(
-        "{}: starts from the weights of {start}, whose record was copied from {place} without \
-         weights\n  = allowed: a run that was trained here\n  = help: remove {start} and run its \
-         config without --recorded: the weights are the same bytes on the same build",
-        run.job.name()
-    )))
 }
 
 fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use crate::run::watcher::{WatchedTraining, Watcher, origin};
 use crate::runs_on_disk::files::{
     DIVERGED_FILE, INITIAL_WEIGHTS_FILE, TIMINGS_FILE, WEIGHTS_FILE, tidy, write_record,
 };
+use crate::runs_on_disk::starts::start_weights;
 use crate::runs_on_disk::timings::{EvalTiming, Timings, timings};
 use crate::spec::{Job, RunSpec};
 use burn::tensor::Device;
@@ -149,26 +150,16 @@ impl<'a> Run<'a> {
         let Some(start) = &spec.train.start_from else {
             return Ok(weights);
         };
-        let place = self
-            .job
-            .start_dir
-            .as_deref()
-            .ok_or_else(|| Failure::input("the job names no weights to start from"))?;
-        let file = match start.run_id {
-            Some(_) => place.join(WEIGHTS_FILE),
-            None => place.to_owned(),
+        let Some(theirs) = start_weights(self.job)? else {
+            return Ok(weights);
         };
-        let theirs = Weights::load(&file, start.parameters, &start.weights_blake3);
-        let theirs = theirs
-            .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?;
         let drawn = carry(&mut weights, theirs, start.pe);
         // Another kind of encoding keeps the parameters that were drawn for it.
         let missing = |path: &&String| start.pe || !is_of_encoding(path);
         match drawn.iter().find(missing) {
             None => Ok(weights),
             Some(path) => Err(Failure::input(format!(
-                "the weights to start from, {}, have no {path} of this shape",
-                file.display()
+                "the weights to start from have no {path} of this shape"
             ))),
         }
     }

@@ -9,6 +9,7 @@ pub mod kept_configs;
 mod named;
 pub mod recorded;
 pub mod selection;
+pub mod starts;
 pub mod state;
 pub mod survey;
 pub mod timings;

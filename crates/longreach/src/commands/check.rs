@@ -9,6 +9,7 @@ use experiment::plan::memory::{self, Memory, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
 use experiment::runs_on_disk::integrity::{integrity_notes, unsealed_note};
+use experiment::runs_on_disk::starts::check_starts;
 use records::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ const EXAMPLES: &str = r#"Examples:
 ///
 /// # Errors
 ///
-/// Those of planning.
+/// Those of planning, and [`Exit::Input`] for weights to start from that are missing or changed.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     let recorded = experiment::recorded(&arguments.recorded)?;
@@ -81,6 +82,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
                 .exists()
     };
     let of = arguments.device.memory();
+    check_starts(plan.runs.iter().filter(|run| !is_recorded(run)))?;
     let rows = rows(&plan, of, is_recorded);
     let mut notes = plan.notes.clone();
     let there = plan

@@ -1,5 +1,6 @@
 //! `longreach inspect` against published facts, its JSON, its errors, and its text.
 
+use crate::common::{exits, longreach, stderr};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -557,6 +558,22 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
         .collect::<Vec<_>>()
         .join(",");
     assert!(refused(&["alibi", "--positions", &square]).contains("67108864 numbers"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_encoding_that_does_not_fit_is_refused_before_it_is_built() {
+    let mut program = Command::new("sh");
+    program.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"]);
+    program.arg(longreach().get_program());
+    let output = program.args(["inspect", "learned", "d_model=65536"]);
+    let output = output.output().unwrap();
+    exits(&output, 6);
+    let said = stderr(&output);
+    assert!(
+        said.contains("inspect learned d_model=65536: needs about") && said.lines().count() == 2,
+        "{said}"
+    );
 }
 
 #[test]

@@ -369,13 +369,17 @@ fn starts_that_cannot_work_are_refused_by_name() {
     let mut bytes = std::fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&weights, bytes).unwrap();
-    let output = scratch.longreach("run", &arguments);
-    exits(&output, 1);
-    assert!(
-        stderr(&output).contains("does not hold the weights of its record"),
-        "{}",
-        stderr(&output)
-    );
+    for command in ["check", "run"] {
+        let output = scratch.longreach(command, &arguments);
+        exits(&output, 3);
+        let said = stderr(&output);
+        assert!(
+            said.contains("does not hold the weights of its record")
+                && said.contains("train.start_from"),
+            "{said}"
+        );
+    }
+    assert!(scratch.records().is_empty());
 }
 
 #[test]
