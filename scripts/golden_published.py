@@ -44,6 +44,34 @@ def every_other(layers, period):
     return [int((layer + 1) % period != 0) for layer in range(layers)]
 
 
+# Factors of LongRoPE as the two files have them, rounded to two places: they are such numbers in single precision.
+PHI_35_SHORT = [
+    1.0, 1.02, 1.03, 1.03, 1.05, 1.05, 1.05, 1.05, 1.05, 1.07, 1.1, 1.11, 1.16, 1.16, 1.17, 1.29, 1.34, 1.68, 1.79, 1.82, 1.85,
+    1.88, 1.91, 1.94, 1.99, 2.02, 2.02, 2.02, 2.02, 2.02, 2.02, 2.03, 2.03, 2.03, 2.03, 2.03, 2.03, 2.03, 2.03, 2.03, 2.08, 2.09,
+    2.19, 2.22, 2.59, 2.73, 2.75, 2.84,
+]
+PHI_35_LONG = [
+    1.08, 1.11, 1.14, 1.34, 1.59, 1.6, 1.62, 2.62, 3.23, 3.23, 4.79, 7.4, 7.7, 9.09, 12.2, 17.67, 24.46, 28.57, 30.42, 30.84,
+    32.59, 32.93, 42.32, 44.96, 50.34, 50.45, 57.55, 57.93, 58.21, 60.14, 62.61, 62.62, 62.71, 63.14, 63.14, 63.77, 63.93, 63.96,
+    63.97, 64.03, 64.07, 64.08, 64.12, 64.41, 64.48, 64.51, 64.53, 64.84,
+]
+PHI_3_VISION_SHORT = [
+    1.05, 1.05, 1.05, 1.1, 1.1, 1.1, 1.25, 1.25, 1.4, 1.45, 1.55, 1.85, 1.9, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0,
+    2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.1, 2.1, 2.2, 2.35, 2.35, 2.35, 2.35, 2.4, 2.4, 2.65, 2.7, 2.9, 2.95, 3.05,
+    3.05, 3.05,
+]
+PHI_3_VISION_LONG = [
+    1.03, 1.05, 1.05, 1.08, 1.23, 1.23, 1.3, 1.45, 1.6, 1.65, 1.9, 2.86, 3.69, 5.42, 5.49, 5.49, 9.09, 11.58, 15.66, 15.77, 15.79,
+    18.36, 21.99, 23.08, 30.01, 32.35, 32.59, 35.56, 39.95, 53.84, 56.2, 57.95, 59.29, 59.77, 59.92, 61.19, 61.96, 62.5, 63.37,
+    63.48, 63.48, 63.66, 63.85, 64.08, 64.76, 64.8, 64.81, 64.81,
+]
+
+
+def longrope(short, long, kind="longrope"):
+    factors = {"type": kind, "short_factor": short, "long_factor": long}
+    return {"original_max_position_embeddings": 4096, "rope_theta": 10000.0, "rope_scaling": factors}
+
+
 MODELS = [
     model("meta-llama/Llama-2-7b-hf", "llama", 4096, 32, 32, 4096),
     model("lmsys/vicuna-7b-v1.5-16k", "llama", 4096, 32, 32, 4096, rope_scaling={"type": "linear", "factor": 4.0}),
@@ -68,6 +96,10 @@ MODELS = [
           partial_rotary_factor=0.25),
     model("microsoft/phi-2", "phi", 2560, 32, 32, 2048, rope_theta=10000.0, partial_rotary_factor=0.4),
     model("microsoft/phi-4", "phi3", 5120, 40, 40, 16384, rope_theta=250000, original_max_position_embeddings=16384),
+    model("microsoft/Phi-3.5-mini-instruct", "phi3", 3072, 32, 32, 131072, sliding_window=262144,
+          **longrope(PHI_35_SHORT, PHI_35_LONG)),
+    model("microsoft/Phi-3-vision-128k-instruct", "phi3", 3072, 32, 32, 131072, sliding_window=131072,
+          **longrope(PHI_3_VISION_SHORT, PHI_3_VISION_LONG, "su")),
     model("google/gemma-2-9b", "gemma2", 3584, 16, 42, 8192, head_dim=256, rope_theta=10000.0, sliding_window=4096,
           layer_types=layers_of(42, 2)),
     model("google/gemma-3-1b-pt", "gemma3_text", 1152, 4, 26, 32768, head_dim=256, rope_theta=1000000, rope_local_base_freq=10000,
@@ -123,7 +155,9 @@ def computed(config, layer_type, parameters, length):
 def main():
     models = []
     for name, facts in MODELS:
-        config = AutoConfig.for_model(**facts)
+        # transformers writes into the tables that it is given, and reads "su" in files alone.
+        known = json.loads(json.dumps(facts).replace('"su"', '"longrope"'))
+        config = AutoConfig.for_model(**known)
         length = 2 * config.max_position_embeddings
         of = rotations(config).items()
         expected = {layer_type: computed(config, layer_type, parameters, length) for layer_type, parameters in of}

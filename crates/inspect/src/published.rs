@@ -58,6 +58,10 @@ const INTERLEAVED: [&str; 11] = [
 /// What such a file may hold that no encoding stands for.
 const LEFT_OUT: &[(&str, &str)] = &[
     (
+        "global_head_dim",
+        "layers of full attention have heads of this size; here all layers have those of head_dim",
+    ),
+    (
         "llama_4_scaling_beta",
         "the logits grow with the position beyond training: stack \
         { kind = \"log_scaling\", form = \"llama4\" } on the encoding",

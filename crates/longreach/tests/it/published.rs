@@ -137,6 +137,38 @@ fn layers_of_published_models_have_the_window_and_the_rotation_that_the_file_say
     assert!(of("meta-llama/Llama-2-7b-hf").notes[0].contains("rope_theta"));
 }
 
+/// Gemma 4: heads of two sizes.
+#[test]
+fn what_an_encoding_cannot_stand_for_is_noted() {
+    let file = json!({
+        "model_type": "gemma4_text", "hidden_size": 2304, "num_attention_heads": 8,
+        "num_hidden_layers": 6, "head_dim": 256, "global_head_dim": 512,
+        "max_position_embeddings": 131_072, "sliding_window": 512,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention",
+            "full_attention", "sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {
+                "rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6
+            },
+        },
+    });
+    let model = published::read(&file).unwrap();
+    assert!(
+        model
+            .notes
+            .iter()
+            .any(|note| note.contains("global_head_dim")),
+        "{:?}",
+        model.notes
+    );
+    let parts = model.pe["parts"].as_array().unwrap();
+    assert_eq!(
+        parts[1],
+        json!({"kind": "rope", "base": 1e6, "scaling": {"kind": "proportional", "fraction": 0.25}})
+    );
+}
+
 /// Gemma 3 4B has 34 layers, and every sixth sees everything.
 fn by_six() -> Vec<usize> {
     vec![0, 0, 0, 0, 0, 1]
