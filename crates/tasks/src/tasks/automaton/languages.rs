@@ -91,3 +91,75 @@ impl Language {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Where words take each state: one function for each element of the transition monoid.
+    fn monoid(dfa: &Dfa) -> BTreeSet<Vec<usize>> {
+        let states = dfa.next.len();
+        let mut found = BTreeSet::new();
+        let mut fresh = vec![(0..states).collect::<Vec<_>>()];
+        while let Some(word) = fresh.pop() {
+            if found.insert(word.clone()) {
+                let longer = |symbol| word.iter().map(move |&q| (q, symbol));
+                let longer = (0..dfa.symbols.len()).map(longer);
+                fresh.extend(longer.map(|w| w.map(|(q, symbol)| dfa.next[q][symbol]).collect()));
+            }
+        }
+        found
+    }
+
+    /// Whether no repeated word leads round a cycle of states: the language is star-free.
+    fn is_aperiodic(dfa: &Dfa) -> bool {
+        monoid(dfa).iter().all(|word| {
+            let again = |q: usize, times: usize| (0..times).fold(q, |q, _| word[q]);
+            let states = word.len();
+            (0..states).all(|q| again(q, states) == again(q, states + 1))
+        })
+    }
+
+    /// Whether no state is left and entered again.
+    fn is_partially_ordered(dfa: &Dfa) -> bool {
+        let words = monoid(dfa);
+        (0..dfa.next.len()).all(|q| {
+            let after: BTreeSet<usize> = words.iter().map(|word| word[q]).collect();
+            let returns = |p: &usize| words.iter().any(|word| word[*p] == q);
+            after.iter().all(|p| *p == q || !returns(p))
+        })
+    }
+
+    /// The classes that docs/config.md names.
+    #[test]
+    fn classes_are_those_of_the_transition_monoids() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter(|line| line.starts_with("| `\""));
+        let mut named = 0;
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let Some(class) = cells.get(3).filter(|class| !class.is_empty()) else {
+                continue;
+            };
+            for name in cells[1].split(", ") {
+                let name = serde_json::from_str::<Language>(name.trim_matches('`'));
+                let Ok(dfa) = name.map(|language| language.dfa()) else {
+                    continue;
+                };
+                let Some(dfa) = dfa else { continue };
+                let found = match (is_partially_ordered(&dfa), is_aperiodic(&dfa)) {
+                    (true, true) => "R-trivial",
+                    (false, true) => "star-free",
+                    (false, false) => "modular",
+                    (true, false) => unreachable!("a cycle is no order"),
+                };
+                assert_eq!(found, *class, "{row}");
+                named += 1;
+            }
+        }
+        assert_eq!(named, 14);
+    }
+}
