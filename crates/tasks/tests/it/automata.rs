@@ -14,7 +14,7 @@ fn task(table: &str, lengths: &[usize]) -> Box<dyn Task> {
     try_task(table, lengths).unwrap_or_else(|error| panic!("{table}: {error}"))
 }
 
-/// The words of a batch and their answers: 0 and 1, or the states.
+/// The words of a batch and their answers: 0 and 1, or the states, all but the one of BOS.
 fn words(batch: &Batch) -> Vec<(Vec<i32>, Vec<i32>)> {
     let rows = batch.inputs.chunks(batch.seq_len);
     let of = |(inputs, targets): (&[i32], &[i32])| match inputs.split_first() {
@@ -26,7 +26,7 @@ fn words(batch: &Batch) -> Vec<(Vec<i32>, Vec<i32>)> {
             let word = rest[..sep].iter().map(|id| id - 3).collect();
             (word, vec![targets[sep + 1] - 3])
         }
-        _ => (inputs.to_vec(), targets.to_vec()),
+        _ => (inputs[1..].to_vec(), targets[1..].to_vec()),
     };
     rows.zip(batch.targets.chunks(batch.seq_len))
         .map(of)
@@ -158,12 +158,16 @@ transitions.r = { x = "p", y = "q", z = "q" }
 fn a_table_of_its_own_passes_its_states() {
     let table = ["qpr", "rrq", "pqq"];
     let task = task(OWN, &[20, 70]);
-    assert_eq!((task.vocab_size(), task.seq_len(20)), (3, 20));
+    // Its symbols and BOS.
+    assert_eq!((task.vocab_size(), task.seq_len(20)), (4, 21));
     assert!((task.chance()["token_accuracy"] - 1.0 / 3.0).abs() < 1e-15);
     assert_eq!(task.primary_metric(), "token_accuracy");
     for n in [1, 2, 20, 70] {
         let batch = task.train_batch(n, 200, 1, 1);
-        assert!(batch.counted.iter().all(|counted| *counted));
+        for (i, counted) in batch.counted.iter().enumerate() {
+            let is_bos = i % (n + 1) == 0;
+            assert_eq!((*counted, batch.inputs[i] == 3), (!is_bos, is_bos));
+        }
         let mut accepted = 0;
         for (word, states) in words(&batch) {
             let mut state = 'q';

@@ -328,7 +328,7 @@ const RECORDED: &[&str] = &[
     "kind = \"parity\", draw = \"balanced\": a4b158663a883cc9",
     "kind = \"flip_flop\", answer = \"last\", ignore = 0.1: 3f1c1bf526940036",
     "kind = \"solve_equation\", modulus = 3: d4e08e601fecc87d",
-    "kind = \"automaton\", answer = \"states\": d7342b4513d8b7e9",
+    "kind = \"automaton\", answer = \"states\": d251227e4fa4a536",
     "kind = \"fixed_offset\", alphabet = 3, max_offset = 5: e91d26bc6cdc1fb0",
     "kind = \"dup_key_recall\", keys = 4, values = 3, occurrences = 1: ffba740e2351ee2d",
     "kind = \"frequent_words\", words = 300, alpha = 1.5, top = 2: d74070b22e84a986",

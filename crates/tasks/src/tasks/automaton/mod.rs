@@ -1,11 +1,13 @@
 //! Automaton: whether a deterministic finite automaton accepts a word, or which states it passes.
 //!
 //! Examples (the language `flip_flop`): `BOS w1 i w0 w1 i SEP | 1 EOS`, and with `answer =
-//! "states"` `w1 i w0 w1 i | 1 1 0 1 1`: there is no BOS, SEP or EOS, and a state is predicted at
-//! its symbol. The automaton is one with a name ([`Language`]), or one of the table's own. Length n
-//! is that of the word. Half of the words are accepted, the others rejected, and within either half
-//! words are uniform. At lengths that have words of one answer only, all words have it; `accept` is
-//! refused where a length of the config is one of these. Symbols and states share their token ids.
+//! "states"` `BOS w1 i w0 w1 i | _ 1 1 0 1 1`: a state is predicted at its symbol. Without BOS a
+//! relative encoding cannot count the first symbols of a word that begins with equal ones. The
+//! automaton is one with a name ([`Language`]), or one of the table's own. Length n is that of the
+//! word. Half of the words are accepted, the others rejected, and within either half words are
+//! uniform. At lengths that have words of one answer only, all words have it; `accept` is refused
+//! where a length of the config is one of these. Symbols and states share their token ids; under
+//! `states` BOS is the id after the symbols.
 //!
 //! Up to 2^53 words of an answer are counted exactly, and a word is drawn by its number. Where
 //! there are more, each symbol is drawn by the share of words that go on with it, rounded as f64
@@ -30,7 +32,7 @@ mod own;
 pub use config::{AutomatonAnswer, AutomatonConfig};
 pub use languages::Language;
 
-use crate::symbols::{Balanced, Counted, Row, RowLayout, Rule};
+use crate::symbols::{Balanced, Counted, Row, RowLayout, Rule, UNSCORED};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use counts::Counts;
 use dfa::Dfa;
@@ -71,23 +73,39 @@ impl Rule for Words {
         }
     }
     fn symbols(&self) -> u64 {
-        self.dfa.symbols.len().max(self.answers()) as u64
+        let symbols = self.dfa.symbols.len();
+        let read = match self.answer {
+            AutomatonAnswer::Accept => symbols,
+            AutomatonAnswer::States => symbols + 1,
+        };
+        read.max(self.answers()) as u64
     }
     fn choices(&self, n: usize) -> Vec<u64> {
         self.counts.choices(&self.dfa, n)
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         let word = self.counts.word(&self.dfa, n, choices);
-        let answer = match self.answer {
-            AutomatonAnswer::Accept => vec![i32::from(self.accepted)],
-            AutomatonAnswer::States => self.dfa.states(&word),
-        };
-        Row::new(word, answer)
+        match self.answer {
+            AutomatonAnswer::Accept => Row::new(word, vec![i32::from(self.accepted)]),
+            AutomatonAnswer::States => {
+                let states = self.dfa.states(&word);
+                let bos = self.dfa.symbols.len() as i32;
+                let after =
+                    |first: i32, rest: Vec<i32>| std::iter::once(first).chain(rest).collect();
+                Row::new(after(bos, word), after(UNSCORED, states))
+            }
+        }
+    }
+    fn question_len(&self, n: usize) -> usize {
+        match self.answer {
+            AutomatonAnswer::Accept => n,
+            AutomatonAnswer::States => n + 1,
+        }
     }
     fn answer_len(&self, n: usize) -> usize {
         match self.answer {
             AutomatonAnswer::Accept => 1,
-            AutomatonAnswer::States => n,
+            AutomatonAnswer::States => n + 1,
         }
     }
     fn guess(&self) -> f64 {
@@ -158,7 +176,7 @@ impl TaskSpec for AutomatonConfig {
         let answer = i32::from(dfa.accepts(&word));
         vec![
             format!("BOS {names} SEP | {answer} EOS"),
-            format!("{names} | {states}"),
+            format!("BOS {names} | _ {states}"),
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
