@@ -1,7 +1,9 @@
 //! Published numbers of single seeds beside ours.
 
 use super::claim::{Claims, Published, PublishedNumber};
-use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method, is_task};
+use super::experiment_setting::{
+    ExperimentSetting, experiment_settings, find_method, is_experiment, is_task,
+};
 use crate::record::RunRecord;
 use crate::stats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,10 +72,8 @@ impl Claims {
 impl Published {
     /// Whether its numbers are compared with those of this setting.
     pub(super) fn is_of(&self, place: &ExperimentSetting<'_>) -> bool {
-        let is_named = |run: &RunRecord| self.experiment.as_ref() == Some(&run.experiment);
-        let mut runs = place.setting.groups.iter().flat_map(|group| &group.runs);
         is_task(&self.tasks, &place.setting)
-            && (self.experiment.is_none() || runs.any(|run| is_named(run)))
+            && is_experiment(self.experiment.as_ref(), &place.setting)
     }
 
     /// Our test length for one of its lengths.

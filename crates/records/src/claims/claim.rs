@@ -35,6 +35,9 @@ pub struct Claim {
     /// Kinds of task it applies to; empty for all.
     #[serde(default)]
     pub tasks: Vec<String>,
+    /// The experiment it applies to; none for every one.
+    #[serde(default)]
+    pub experiment: Option<String>,
     /// Training lengths it applies to; empty for all.
     #[serde(default)]
     pub train_lens: Vec<usize>,

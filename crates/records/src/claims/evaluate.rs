@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{
-    ExperimentSetting, experiment_settings, find_method, is_task, tested,
+    ExperimentSetting, experiment_settings, find_method, is_experiment, is_task, tested,
 };
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
@@ -60,6 +60,7 @@ impl Claims {
 impl Claim {
     fn is_about(&self, setting: &Setting<'_>) -> bool {
         is_task(&self.tasks, setting)
+            && is_experiment(self.experiment.as_ref(), setting)
             && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
     }
 }

@@ -72,6 +72,12 @@ pub(super) fn find_method<'s>(
     })
 }
 
+/// Whether an experiment of this name, or no name, is meant.
+pub(super) fn is_experiment(name: Option<&String>, setting: &Setting<'_>) -> bool {
+    let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
+    name.is_none_or(|name| runs.any(|run| run.experiment == *name))
+}
+
 pub(super) fn is_task(tasks: &[String], setting: &Setting<'_>) -> bool {
     tasks.is_empty() || tasks.contains(&setting.task.kind)
 }

@@ -309,6 +309,10 @@ fn every_kind_by_hand() {
             NotTested,
         ),
         (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "experiment": "other" }),
+            NotTested,
+        ),
+        (
             json!({ "kind": "below", "methods": ["a"], "lengths": [32] }),
             NotTested,
         ),
