@@ -3,6 +3,7 @@
 use crate::checks::{Check, checks};
 use crate::subject::Subject;
 use burn::tensor::Device;
+use experiment::plan::blind::{Blind, blind};
 use posenc::rotary;
 use posenc::spec::NumberTable;
 use posenc::{Encoding, Facts};
@@ -33,6 +34,9 @@ pub struct Numbers {
     /// Per head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slopes: Option<Vec<f64>>,
+    /// What its bias leaves without weight at the test length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blind: Option<Blind>,
     /// Further numbers that define it: buckets, mapped distances, frequencies of other rotations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<NumberTable>,
@@ -143,6 +147,7 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
         facts: subject.facts(),
         rotary,
         slopes: subject.config.slopes(&subject.shape),
+        blind: blind(&subject.config, &subject.shape, subject.lengths.test_len),
         tables: subject.config.numbers(&subject.shape, &subject.lengths),
         initial: if parts.is_empty() {
             subject.small_parameters()

@@ -68,6 +68,9 @@ fn encoding(
     if let Some(slopes) = &numbers.slopes {
         heads(out, slopes);
     }
+    if let Some(blind) = &numbers.blind {
+        let _ = write!(out, "\n{blind}\n");
+    }
     defining(out, numbers);
     tables(out, numbers, inspection);
     response(out, numbers);

@@ -29,6 +29,15 @@ pub const TOKEN_ACCURACY: &str = "token_accuracy";
 /// Mean distance between queries and keys, `attention_distance_LAYER_HEAD`. It describes a model
 /// and is no score.
 pub const ATTENTION_DISTANCE: &str = "attention_distance";
+/// Share of pairs whose attention weight f32 rounds to 0, `blind_LAYER_HEAD`.
+pub const BLIND: &str = "blind";
+/// How stable a rotary head's order of two keys is under a change of distance,
+/// `semantic_score_LAYER_HEAD`.
+pub const SEMANTIC_SCORE: &str = "semantic_score";
+/// How far one token moves the logits of a rotary head, `positional_score_LAYER_HEAD`.
+pub const POSITIONAL_SCORE: &str = "positional_score";
+/// What is recorded of every head, `NAME_LAYER_HEAD`. All describe a model and are no scores of it.
+pub const OF_HEADS: [&str; 4] = [ATTENTION_DISTANCE, BLIND, SEMANTIC_SCORE, POSITIONAL_SCORE];
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
 /// A difference on [`Scale::Log`]: 0.05 for 5 % more.
@@ -144,6 +153,30 @@ pub const METRICS: &[MetricDef] = &[
         definition: "distance in tokens between a query and what it attends to, each key weighed \
                      by its attention weight, the mean over all queries of the test windows; it \
                      describes the model and is no score",
+        ..SCORE
+    },
+    MetricDef {
+        name: BLIND,
+        definition: "share of the pairs of a query and an earlier key, or its own, whose attention \
+                     weight is exactly 0 in f32 as the device computes it, over all queries of \
+                     the test windows; masked pairs count; it describes the model and is no score",
+        ..SCORE
+    },
+    MetricDef {
+        name: SEMANTIC_SCORE,
+        definition: "1 less the probability that two keys change their order for a query when \
+                     only their distance from it changes, by a Gaussian estimate over the \
+                     distances of the window (Wu et al. 2026, arXiv 2609.39929); mean over the \
+                     first 32 rows, 4 queries and 16 keys of each; it describes the model and is \
+                     no score",
+        ..SCORE
+    },
+    MetricDef {
+        name: POSITIONAL_SCORE,
+        definition: "mean change of a logit when the distance grows by one token, over the norm \
+                     of the products of its rotated pairs (Wu et al. 2026, arXiv 2609.39929); \
+                     mean over the first 32 rows, 4 queries and 16 keys of each; it describes the \
+                     model and is no score",
         ..SCORE
     },
     MetricDef {
@@ -287,13 +320,18 @@ pub fn kept_share(metric: &str, value: f64, in_length: f64) -> Option<f64> {
     }
 }
 
-/// Layer and head of a mean attention distance, by its name.
-pub fn head(metric: &str) -> Option<(usize, usize)> {
+/// Layer and head of `name`, one of [`OF_HEADS`], by a metric's name.
+pub fn head_of(name: &str, metric: &str) -> Option<(usize, usize)> {
     let (layer, head) = metric
-        .strip_prefix(ATTENTION_DISTANCE)?
+        .strip_prefix(name)?
         .strip_prefix('_')?
         .split_once('_')?;
     Some((layer.parse().ok()?, head.parse().ok()?))
+}
+
+/// Layer and head of whatever is recorded of every head, by a metric's name.
+pub fn head(metric: &str) -> Option<(usize, usize)> {
+    OF_HEADS.iter().find_map(|name| head_of(name, metric))
 }
 
 /// The ends of the range of depths, in percent, that an exact match is recorded for by its name,
@@ -381,111 +419,4 @@ pub fn unit(metric: &str) -> (f64, &'static str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn derived_metrics() {
-        assert!((perplexity(0.0) - 1.0).abs() < 1e-15);
-        assert!((bits_per_byte(std::f64::consts::LN_2, 1.0) - 1.0).abs() < 1e-15);
-        assert!((bits_per_byte(std::f64::consts::LN_2, 4.0) - 0.25).abs() < 1e-15);
-    }
-
-    #[test]
-    fn kept_in_both_directions() {
-        assert!(is_kept("exact_match", 0.9, 1.0) && !is_kept("exact_match", 0.89, 1.0));
-        assert!(is_kept(PERPLEXITY, 4.4, 4.0) && !is_kept(PERPLEXITY, 4.5, 4.0));
-        assert_eq!(extrapolation_ratio(1.0, 0.0), None);
-        assert_eq!(extrapolation_ratio(1.0, 2.0), Some(0.5));
-        assert_eq!(kept_share(EXACT_MATCH, 0.5, 1.0), Some(0.5));
-        assert_eq!(kept_share(PERPLEXITY, 8.0, 4.0), Some(0.5));
-        assert_eq!(kept_share(EXACT_MATCH, 0.5, 0.0), None);
-    }
-
-    #[test]
-    fn shares_by_name() {
-        for name in ["exact_match", "token_accuracy", "exact_match_depth_0_20"] {
-            assert!(is_share(name), "{name}");
-        }
-        for name in [
-            "loss_nats",
-            PERPLEXITY,
-            RATIO,
-            KEPT_AREA,
-            "attention_distance_1_1",
-            "exact_matches",
-        ] {
-            assert!(!is_share(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn scales_by_name() {
-        assert_eq!(
-            (scale(PERPLEXITY), of_difference(PERPLEXITY)),
-            (Scale::Log, CHANGE)
-        );
-        for name in [
-            LOSS_NATS,
-            BITS_PER_BYTE,
-            EXACT_MATCH,
-            RATIO,
-            CHANGE,
-            "perplexities",
-        ] {
-            assert_eq!((scale(name), of_difference(name)), (Scale::Linear, name));
-        }
-    }
-
-    #[test]
-    fn directions_by_name() {
-        for name in [LOSS_NATS, LAST_LOSS_NATS, PERPLEXITY, BITS_PER_BYTE] {
-            assert!(lower_is_better(name), "{name}");
-        }
-        for name in [
-            EXACT_MATCH,
-            "exact_match_depth_0_20",
-            "error_free",
-            "glossary",
-        ] {
-            assert!(!lower_is_better(name), "{name}");
-        }
-        assert_eq!(find("loss_natsx"), None);
-    }
-
-    #[test]
-    fn names_are_unique_and_definitions_are_sentences() {
-        let names: BTreeSet<&str> = METRICS.iter().map(|def| def.name).collect();
-        assert_eq!(names.len(), METRICS.len());
-        let is_sentence =
-            |def: &MetricDef| !def.definition.is_empty() && !def.definition.ends_with('.');
-        assert!(METRICS.iter().all(is_sentence));
-    }
-
-    #[test]
-    fn heads_by_name() {
-        assert_eq!(head("attention_distance_1_10"), Some((1, 10)));
-        for name in [
-            "attention_distance",
-            "attention_distance_1",
-            "attention_distance_a_1",
-            "exact_match",
-            "attention_distance_1_2_3",
-        ] {
-            assert_eq!(head(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn depths_by_name() {
-        assert_eq!(depth("exact_match_depth_20_40"), Some((20, 40)));
-        for name in [
-            "exact_match",
-            "exact_match_depth_20",
-            "token_accuracy_depth_20_40",
-            "exact_match_depth_a_b",
-        ] {
-            assert_eq!(depth(name), None, "{name}");
-        }
-    }
-}
+mod tests;

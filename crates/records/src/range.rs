@@ -63,12 +63,16 @@ fn check_metric(name: &str, Metric { value, n }: Metric) -> Result<(), String> {
     let Some(def) = metric::find(name) else {
         return Ok(());
     };
-    if def.is_share && !(0.0..=1.0).contains(&value) {
+    let is_share = def.is_share || [metric::BLIND, metric::SEMANTIC_SCORE].contains(&def.name);
+    if is_share && !(0.0..=1.0).contains(&value) {
         return Err(format!("{} is {value}, not a share from 0 to 1", shown()));
     }
     let is_below = match def.name {
         LOSS_NATS | LAST_LOSS_NATS => !is_loss(value),
-        metric::ATTENTION_DISTANCE | metric::PERPLEXITY | metric::BITS_PER_BYTE => value < 0.0,
+        metric::ATTENTION_DISTANCE
+        | metric::POSITIONAL_SCORE
+        | metric::PERPLEXITY
+        | metric::BITS_PER_BYTE => value < 0.0,
         _ => false,
     };
     if is_below {

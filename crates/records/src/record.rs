@@ -133,7 +133,7 @@ pub mod encoding_fact {
 /// encoding. Real records stay far below them.
 pub const MOST_EVALS: usize = 10_000;
 /// Most metrics of one evaluation.
-pub const MOST_METRICS: usize = 1_000;
+pub const MOST_METRICS: usize = 4_000;
 const MOST_FACTS: usize = 1_000;
 
 fn must(holds: bool, what: &dyn Fn() -> String) -> Result<(), String> {

@@ -7,7 +7,7 @@ use crate::remarks::with_remarks;
 use crate::sections::{differences, metric, run_views, tables};
 use crate::spec::{Format, ReportSpec};
 use records::analysis::setting::Setting;
-use records::metric::{ATTENTION_DISTANCE, LOSS_NATS};
+use records::metric::{LOSS_NATS, OF_HEADS};
 
 /// Differences to baselines that the page of a report holds.
 const MOST_DIFFERENCES: usize = 12_000;
@@ -32,9 +32,11 @@ pub(super) fn section(
     // A metric derived from the loss is only as clear as the loss.
     let is_loss = setting.task.primary_metric == LOSS_NATS;
     let loss = is_loss.then(|| LOSS_NATS.to_string());
-    let heads = !setting.heads().is_empty();
-    let distance = heads.then(|| ATTENTION_DISTANCE.to_string());
-    let defined = loss.iter().chain(&setting.metrics).chain(&distance);
+    let of_heads = OF_HEADS
+        .iter()
+        .filter(|name| !setting.heads(name).is_empty());
+    let of_heads: Vec<String> = of_heads.map(ToString::to_string).collect();
+    let defined = loss.iter().chain(&setting.metrics).chain(&of_heads);
     let name = match setting.slug.as_str() {
         "" => "results",
         slug => slug,

@@ -179,7 +179,7 @@ pub struct Scores<'a> {
     pub decode: Decode,
     /// Predictions at the end of every window of text that are also scored separately.
     pub last_tokens: Option<usize>,
-    /// Whether the mean attention distance of every head is recorded.
+    /// Whether the mean attention distance of every head is recorded, with what goes with it.
     pub attention_distance: bool,
     /// Test lengths, in the task's unit.
     pub test_lens: &'a [usize],

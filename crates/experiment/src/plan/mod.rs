@@ -26,6 +26,7 @@
 //! variant_rules.rs what every variant must satisfy, whoever asks for it
 //! variants.rs      what variants add to the trained encoding and drop of it
 //! notes.rs         what the author of a config may not expect
+//! blind.rs         where a fixed bias by distance leaves pairs without weight
 //! select.rs        [select] and half_seeds: configurations derived from a cell
 //! selection.rs     the sweep of [select] as runs, and the choice by their records
 //! surroundings.rs  where tasks find their texts
@@ -35,6 +36,7 @@
 //! ```
 
 mod before;
+pub mod blind;
 mod check;
 mod coordinates;
 pub mod cost;

@@ -1,5 +1,6 @@
 //! Notes on what the author of a config may not expect.
 
+use super::blind::blind;
 use super::planned::PlannedRun;
 use super::sections::VariantSection;
 use super::variants::{dropped, dropped_note, keeping, leaves};
@@ -9,6 +10,7 @@ use config::diagnostic::known_keys;
 use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tasks::Task;
+use tiny_transformer::AttentionKind;
 
 /// The key of encodings whose table can be stretched.
 const STRETCH: &str = "interpolate";
@@ -75,6 +77,41 @@ pub(super) fn unsupported_notes(spec: &RunSpec, task: &dyn Task) -> Vec<String> 
             );
             // Variants that end where the trained encoding does would repeat its note.
             if noted.insert(text.clone()) {
+                notes.push(match variant.name.as_str() {
+                    TRAINED => text,
+                    name => format!("variant `{name}`: {text}"),
+                });
+            }
+        }
+    }
+    notes
+}
+
+/// Where biases by distance leave pairs without weight at the longest test length, each once.
+pub(super) fn blind_notes(runs: &[PlannedRun]) -> Vec<String> {
+    let (mut notes, mut looked_at) = (Vec::new(), HashSet::new());
+    for run in runs {
+        let spec = &run.job.spec;
+        let (shape, lengths) = (spec.model.transformer.shape(), &run.sizes.seq_lens);
+        let longest = lengths
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, length)| **length);
+        let Some((index, seq_len)) = longest else {
+            continue;
+        };
+        for variant in &spec.eval.variants {
+            let pe = &variant.pe[index];
+            let positions = variant.positions.get(index);
+            let positions = positions.unwrap_or(&spec.model.positions);
+            let has_weights = spec.model.transformer.attention == AttentionKind::Softmax
+                && matches!(positions, PositionsConfig::Contiguous(_));
+            let sizes = (shape.n_heads, shape.n_layers, seq_len);
+            if !has_weights || !looked_at.insert((serde_json::to_string(pe).ok(), sizes)) {
+                continue;
+            }
+            if let Some(blind) = blind(pe, &shape, *seq_len) {
+                let text = format!("`{}`: {blind}", pe.kind());
                 notes.push(match variant.name.as_str() {
                     TRAINED => text,
                     name => format!("variant `{name}`: {text}"),

@@ -31,9 +31,10 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
     let mut names = metric_names(task, eval.last_tokens);
     if eval.attention_distance {
         let (layers, heads) = (model.transformer.n_layers, model.transformer.n_heads);
-        names.extend((1..=layers).flat_map(|layer| {
-            (1..=heads).map(move |head| format!("{}_{layer}_{head}", metric::ATTENTION_DISTANCE))
-        }));
+        let all = (1..=layers).flat_map(|layer| (1..=heads).map(move |head| (layer, head)));
+        names.extend(
+            all.flat_map(|(layer, head)| metric::OF_HEADS.map(|of| format!("{of}_{layer}_{head}"))),
+        );
     }
     let heads = (model.transformer.n_layers * model.transformer.n_heads) as u64;
     let denominators = metric.n.saturating_mul(heads);

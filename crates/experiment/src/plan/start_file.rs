@@ -1,7 +1,6 @@
 //! `train.start_from` with a file: weights that another program wrote, such as PyTorch.
 
 use crate::spec::{ModelSpec, WarmStart};
-use burn::tensor::Device;
 use posenc::{ConfigError, EncodingConfig, Init};
 use rundir::Weights;
 use rundir::weights::MAX_HEADER_BYTES;
@@ -72,10 +71,7 @@ fn shapes(
         asked.borrow_mut().insert(path.to_owned(), shape.to_vec());
         vec![0.0; shape.iter().product()]
     };
-    #[cfg(feature = "flex")]
-    let device = Device::flex();
-    #[cfg(not(feature = "flex"))]
-    let device = Device::default();
+    let device = super::blind::host();
     Transformer::new(&model.transformer, encoding, &Init::new(&device, &source))?;
     Ok(asked.take())
 }

@@ -1,30 +1,71 @@
-//! Mean attention distance of every head, measured by a wrapper around the encoding that reads the
-//! attention weights.
+//! What is recorded of every head, measured by a wrapper around the encoding that reads attention
+//! weights, and queries and keys before they are rotated.
 
+use crate::run::rope_scores::{ROWS, Sample, Scorer, Turns};
 use crate::spec::MAX_LOGITS;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use posenc::{
     Bias, Content, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
 };
-use records::metric::ATTENTION_DISTANCE;
+use records::metric::{ATTENTION_DISTANCE, BLIND, POSITIONAL_SCORE, SEMANTIC_SCORE};
 use records::record::Metric;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tasks::Stream;
 use tiny_transformer::{Pass, Transformer};
 
-/// An encoding that also sums attention distances.
+/// An encoding that also sums what is recorded of heads.
 #[derive(Module, Debug)]
 pub struct MeasuredEncoding {
     inner: Encoding,
-    /// `[layer][head]`: sum over queries of the mean distance attended to.
     #[module(skip)]
-    sums: Arc<Mutex<Vec<Vec<f64>>>>,
+    sums: Arc<Mutex<Sums>>,
+}
+
+/// Sums over many passes.
+#[derive(Debug, Default)]
+struct Sums {
+    /// `[layer][head]`.
+    heads: Vec<Vec<OfHead>>,
+    queries: u64,
+    pairs: u64,
+    rows: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct OfHead {
+    /// Over queries, the mean distance attended to.
+    distance: f64,
+    /// Pairs of weight 0.
+    blind: f64,
+    /// Over rows, and how many.
+    semantic: (f64, u64),
+    positional: (f64, u64),
+}
+
+impl Sums {
+    fn locked(sums: &Mutex<Self>) -> MutexGuard<'_, Self> {
+        sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `add` with the sums of each head of a layer. The encoding does not know the number of
+    /// layers; the first pass shows it.
+    fn add(&mut self, layer: usize, heads: usize, mut add: impl FnMut(usize, &mut OfHead)) {
+        if self.heads.len() <= layer {
+            self.heads.resize(layer + 1, Vec::new());
+        }
+        self.heads[layer].resize(heads, OfHead::default());
+        let heads = self.heads[layer].iter_mut().enumerate();
+        heads.for_each(|(head, sums)| add(head, sums));
+    }
 }
 
 struct PreparedWatched<'a> {
     inner: Box<dyn Prepared + 'a>,
-    sums: &'a Mutex<Vec<Vec<f64>>>,
+    sums: &'a Mutex<Sums>,
+    /// Tokens to read for the scores of rotary heads, and of how many rows.
+    sample: Option<(Sample, usize)>,
 }
 
 impl PositionalEncoding for MeasuredEncoding {
@@ -33,9 +74,14 @@ impl PositionalEncoding for MeasuredEncoding {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let rows = Sums::locked(&self.sums).rows;
+        let mut stream = Stream::new(0, "rope-scores", rows as u64);
+        let sample = (rows < ROWS && steps_evenly(positions.keys()))
+            .then(|| Sample::draw(positions.keys().len(), &mut stream));
         Ok(Box::new(PreparedWatched {
             inner: self.inner.prepare(positions, context)?,
             sums: &self.sums,
+            sample: sample.flatten().map(|sample| (sample, ROWS - rows)),
         }))
     }
 
@@ -73,48 +119,137 @@ impl Prepared for PreparedWatched<'_> {
         content: &Content<'_>,
         weights: &dyn Fn() -> Tensor<4>,
     ) -> Option<Tensor<4>> {
-        // One matrix of distances for all rows and heads, broadcast over both.
-        let shape = [1, 1, content.queries.len(), content.keys.len()];
-        let distances = content.queries.clone().flat_map(|query| {
-            content
-                .keys
-                .clone()
-                .map(move |key| query.abs_diff(key) as f32)
-        });
-        let distances = Tensor::<4>::from_data(
-            TensorData::new(distances.collect::<Vec<f32>>(), shape),
-            &content.q.device(),
-        );
-        // One sum per row of the batch and head keeps the sums in f32 short.
-        let looked = (weights() * distances).sum_dim(3).sum_dim(2);
-        // [batch, heads, 1, 1]
-        let [batch, heads, ..] = looked.dims();
-        let looked = looked
-            .reshape([batch * heads])
-            .into_data()
-            .convert::<f64>()
-            .try_to_vec::<f64>()
-            .expect("data was just converted to f64");
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        // The encoding does not know the number of layers; the first pass shows it.
-        if sums.len() <= layer {
-            sums.resize(layer + 1, Vec::new());
-        }
-        sums[layer].resize(heads, 0.0);
-        for (i, looked) in looked.into_iter().enumerate() {
-            // Heads are the inner dimension of the flattened sums.
-            sums[layer][i % heads] += looked;
-        }
-        drop(sums);
+        self.look(layer, content, &weights());
+        self.score(layer, content);
         // The term of the wrapped encoding itself still counts, so the model is unchanged.
         self.inner.output_bias(layer, content, weights)
     }
 }
 
-/// Sums of attention distances over many passes.
+/// Whether a token is as far from the next one as every other.
+fn steps_evenly(positions: &[f64]) -> bool {
+    let mut steps = positions.windows(2).map(|pair| pair[1] - pair[0]);
+    let first = steps.next().unwrap_or(0.0);
+    first != 0.0 && steps.all(|step| (step - first).abs() <= 1e-9 * first.abs())
+}
+
+/// A tensor's numbers on the host.
+fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    let data = tensor.into_data().convert::<f64>();
+    data.try_to_vec::<f64>()
+        .expect("data was just converted to f64")
+}
+
+impl PreparedWatched<'_> {
+    /// Adds distances and pairs without weight of a block of attention weights.
+    fn look(&self, layer: usize, content: &Content<'_>, weights: &Tensor<4>) {
+        let (queries, keys) = (content.queries.clone(), content.keys.clone());
+        // One matrix of distances for all rows and heads, broadcast over both.
+        let shape = [1, 1, queries.len(), keys.len()];
+        let distances = queries.clone().flat_map(|query| {
+            let keys = keys.clone();
+            keys.map(move |key| query.abs_diff(key) as f32)
+        });
+        let distances = TensorData::new(distances.collect::<Vec<f32>>(), shape);
+        let distances = Tensor::<4>::from_data(distances, &content.q.device());
+        let [batch, heads, ..] = weights.dims();
+        // One sum per row of the batch and head keeps the sums in f32 short.
+        let looked = host((weights.clone() * distances).sum_dim(3).sum_dim(2));
+        // Counts of one query are exact in f32. Keys after it have no weight and are no pairs.
+        let empty = weights.clone().equal_elem(0.0).float().sum_dim(3);
+        let seen = (0..queries.len()).map(|i| (content.first_query + i + 1).min(keys.len()) as f64);
+        let after: f64 = seen.map(|seen| keys.len() as f64 - seen).sum();
+        let empty = host(empty);
+        let mut sums = Sums::locked(self.sums);
+        if layer == 0 {
+            sums.pairs +=
+                batch as u64 * (shape[2] * shape[3]) as u64 - (after as u64) * batch as u64;
+        }
+        sums.add(layer, heads, |head, sums| {
+            // Heads are the inner dimension of the flattened sums.
+            sums.distance += looked.iter().skip(head).step_by(heads).sum::<f64>();
+            let empty = empty.chunks(queries.len()).skip(head).step_by(heads);
+            sums.blind += empty
+                .map(|row| row.iter().sum::<f64>() - after)
+                .sum::<f64>();
+        });
+    }
+
+    /// Adds the scores of rotary heads, once for all blocks of queries. None where logits are not
+    /// products of rotated queries and keys alone.
+    fn score(&self, layer: usize, content: &Content<'_>) {
+        let Some((sample, rows)) = self.sample.as_ref().filter(|_| content.queries.start == 0)
+        else {
+            return;
+        };
+        let Some(turns) = self.turns(layer) else {
+            return;
+        };
+        let scorer = Scorer::new(&turns, sample);
+        let (q, k) = (content.raw)();
+        let [batch, heads, _, width] = q.dims();
+        let rows = batch.min(*rows);
+        let of = |x: Tensor<4>, positions: &[usize]| {
+            let indices: Vec<i64> = positions.iter().map(|p| *p as i64).collect();
+            let indices = Tensor::<1, Int>::from_data(&indices[..], &x.device());
+            let vectors = host(x.slice_dim(0, 0..rows).select(2, indices));
+            // `[row and head][position][width]`
+            let vectors = vectors
+                .chunks(width)
+                .map(<[f64]>::to_vec)
+                .collect::<Vec<_>>();
+            let heads = vectors.chunks(positions.len()).map(<[Vec<f64>]>::to_vec);
+            heads.collect::<Vec<_>>()
+        };
+        let (q, k) = (of(q, &sample.queries), of(k, &sample.keys));
+        Sums::locked(self.sums).add(layer, heads, |head, sums| {
+            for row in 0..rows {
+                let at = row * heads + head;
+                let scores = scorer.scores(&q[at], &k[at]);
+                let of = [
+                    (&mut sums.semantic, scores.semantic),
+                    (&mut sums.positional, scores.positional),
+                ];
+                for ((sum, count), score) in of {
+                    *sum += score.unwrap_or(0.0);
+                    *count += u64::from(score.is_some());
+                }
+            }
+        });
+    }
+
+    /// The rotation of a layer from one token to the next.
+    fn turns(&self, layer: usize) -> Option<Turns> {
+        let fused = self.inner.fused_qk(layer)?;
+        if self.inner.logits_bias(layer).is_some() {
+            return None;
+        }
+        let rotation = fused.rotation?;
+        let [cos, sin] = rotation.keys.map(|table| {
+            let [_, _, length, pairs] = table.dims();
+            // The first two tokens and the last one.
+            let rows = [0..2, length - 1..length].map(|rows| table.clone().slice_dim(2, rows));
+            let rows = host(Tensor::cat(rows.to_vec(), 2));
+            rows.chunks(pairs).map(<[f64]>::to_vec).collect::<Vec<_>>()
+        });
+        let size = |row: usize, pair: usize| libm::hypot(cos[row][pair], sin[row][pair]);
+        let angle = |row: usize, pair: usize| libm::atan2(sin[row][pair], cos[row][pair]);
+        let (pairs, factor) = (cos[0].len(), size(0, 0));
+        // Sizes that change with the position, as those of xPos, are no rotation alone.
+        let is_alike = |pair| (size(2, pair) - factor).abs() <= 1e-5 * factor;
+        (0..pairs).all(is_alike).then(|| Turns {
+            inv_freq: (0..pairs)
+                .map(|pair| angle(1, pair) - angle(0, pair))
+                .collect(),
+            factor,
+            interleaved: rotation.interleaved,
+        })
+    }
+}
+
+/// What is recorded of heads, over many passes.
 pub struct Profile {
     model: Transformer<MeasuredEncoding>,
-    queries: u64,
 }
 
 impl Profile {
@@ -125,14 +260,12 @@ impl Profile {
                 inner: encoding,
                 sums: Arc::default(),
             }),
-            queries: 0,
         }
     }
 
     /// Adds a batch of tokens.
     pub fn add(&mut self, tokens: Tensor<2, Int>, positions: &Positions) {
         let [rows, seq_len] = tokens.dims();
-        self.queries += (rows * seq_len) as u64;
         self.model.forward(
             tokens,
             positions,
@@ -141,27 +274,31 @@ impl Profile {
                 ..Pass::default()
             },
         );
+        let mut sums = Sums::locked(&self.model.encoding().sums);
+        sums.queries += (rows * seq_len) as u64;
+        sums.rows += rows;
     }
 
-    /// One metric per head; layers and heads count from 1.
+    /// Metrics of every head; layers and heads count from 1.
     pub fn metrics(&self) -> BTreeMap<String, Metric> {
-        let sums = self
-            .model
-            .encoding()
-            .sums
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let sums = Sums::locked(&self.model.encoding().sums);
         let mut metrics = BTreeMap::new();
-        for (layer, heads) in sums.iter().enumerate() {
-            for (head, sum) in heads.iter().enumerate() {
-                let mean = Metric {
-                    value: sum / self.queries as f64,
-                    n: self.queries,
-                };
-                metrics.insert(
-                    format!("{ATTENTION_DISTANCE}_{}_{}", layer + 1, head + 1),
-                    mean,
-                );
+        for (layer, heads) in sums.heads.iter().enumerate() {
+            for (head, of) in heads.iter().enumerate() {
+                let queries = sums.queries as f64;
+                let scored = |(sum, n): (f64, u64)| (sum / n as f64, n);
+                let means = [
+                    (ATTENTION_DISTANCE, (of.distance / queries, sums.queries)),
+                    (BLIND, (of.blind / sums.pairs as f64, sums.queries)),
+                    (SEMANTIC_SCORE, scored(of.semantic)),
+                    (POSITIONAL_SCORE, scored(of.positional)),
+                ];
+                for (name, (value, n)) in means {
+                    if n > 0 {
+                        let name = format!("{name}_{}_{}", layer + 1, head + 1);
+                        metrics.insert(name, Metric { value, n });
+                    }
+                }
             }
         }
         metrics

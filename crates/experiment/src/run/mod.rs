@@ -11,6 +11,7 @@ pub mod optimizer;
 pub mod parameters;
 pub mod protocol;
 pub mod record;
+pub mod rope_scores;
 pub mod score;
 pub mod side_by_side;
 pub mod step;

@@ -10,7 +10,7 @@ use crate::spec::blocks::Blocks;
 use crate::spec::scores::{metric_names, unsupported};
 use crate::spec::{Job, RunSpec};
 use records::RunRecord;
-use records::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
+use records::metric::{self, EXACT_MATCH};
 use records::record::{EvalRow, EvalStatus, RunStatus};
 use rundir::Weights;
 use schema::text::one_line;
@@ -246,14 +246,14 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let tested = TestRows::new(task, (row.from_len, row.test_len), eval.seed);
     let rows = tested.count() as u64;
     let tokens = rows.saturating_mul(seq_len as u64);
-    for (name, metric) in &row.metrics {
-        let is_distance = eval.attention_distance && name.starts_with(ATTENTION_DISTANCE);
+    for (name, found) in &row.metrics {
+        let is_of_head = eval.attention_distance && metric::head(name).is_some();
         let most = match name.as_str() {
-            _ if is_distance => tokens,
-            EXACT_MATCH if metric.n != rows => {
+            _ if is_of_head => tokens,
+            EXACT_MATCH if found.n != rows => {
                 return Some(format!(
                     "{name} is over {} rows, the test has {rows}",
-                    metric.n
+                    found.n
                 ));
             }
             name if !known.iter().any(|known| known == name) => {
@@ -265,8 +265,8 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
             name if is_group(name) => rows,
             _ => tokens,
         };
-        if metric.n > most {
-            let n = metric.n;
+        if found.n > most {
+            let n = found.n;
             return Some(format!(
                 "{name} is over {n} items, the test has at most {most}"
             ));

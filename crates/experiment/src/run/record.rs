@@ -42,10 +42,11 @@ fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
         );
         definitions.insert(metric::LAST_LOSS_NATS.to_owned(), last);
     }
-    if spec.eval.attention_distance
-        && let Some(def) = metric::find(metric::ATTENTION_DISTANCE)
-    {
-        definitions.insert(def.name.to_owned(), format!("{}.", def.definition));
+    if spec.eval.attention_distance {
+        let of_heads = metric::OF_HEADS
+            .iter()
+            .filter_map(|name| metric::find(name));
+        definitions.extend(of_heads.map(|def| (def.name.into(), format!("{}.", def.definition))));
     }
     definitions
 }

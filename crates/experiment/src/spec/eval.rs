@@ -28,7 +28,8 @@ pub struct EvalSpec {
     /// How many predictions at the end of every test window of text are also scored on their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_tokens: Option<usize>,
-    /// Whether the mean attention distance of every head is recorded.
+    /// Whether the mean attention distance of every head is recorded, with the others of
+    /// [`OF_HEADS`](records::metric::OF_HEADS).
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_distance: bool,
     /// Steps of the training from one scoring to the next; only the end is scored unless given.

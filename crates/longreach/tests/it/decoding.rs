@@ -433,8 +433,7 @@ fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own()
 )]
 fn attention_distances_of_every_head_are_recorded_and_drawn() {
     let scratch = Scratch::with(TINY);
-    let axis =
-        "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"hard_alibi\",masked_heads=1},{kind=\"shaw\"}]";
+    let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"hard_alibi\",masked_heads=1},{kind=\"shaw\"},{kind=\"rope\"}]";
     let plain = [
         "seeds=[0]",
         "eval.variants=[]",
@@ -475,6 +474,9 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
                 0.0,
                 "the first head sees a token itself alone"
             );
+            let (tokens, blind) = (f64::from(tokens), &metrics["blind_1_1"]["value"]);
+            let before = (tokens - 1.0) / (tokens + 1.0);
+            assert!((blind.as_f64().unwrap() - before).abs() < 1e-12, "{blind}");
         }
         if name.starts_with("nope") {
             // Barely trained weights are near even: half of what there is before a token.
@@ -491,6 +493,9 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
         "mean attention distance by head at 40",
         "attention-distance.svg",
         "each key weighed by its attention weight",
+        "share of pairs without weight by head at 40",
+        "semantic score by head at 40",
+        "positional score by head at 40",
         "| 1.1 | 1.2 | 2.1 | 2.2 |",
     ] {
         assert!(report.contains(part), "{part} is missing from {report}");

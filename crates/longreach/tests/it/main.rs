@@ -19,6 +19,7 @@ mod end_to_end;
 mod endings;
 mod export_rows;
 mod fuzz_seeds;
+mod heads;
 mod inspect;
 mod logging;
 mod masked;

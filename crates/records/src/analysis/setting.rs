@@ -150,13 +150,13 @@ impl Setting<'_> {
         times(len as f64 / self.task.train_len.max(1) as f64)
     }
 
-    /// Layer and head of every recorded mean attention distance, with the metric's name, in order;
-    /// at most as many as metrics with a table.
-    pub fn heads(&self) -> Vec<((usize, usize), &str)> {
+    /// Layer and head of every recorded `name`, one of [`metric::OF_HEADS`], with the name of the
+    /// metric, in order; at most as many as metrics with a table.
+    pub fn heads(&self, name: &str) -> Vec<((usize, usize), &str)> {
         let mut heads: Vec<_> = self
             .all_metrics
             .iter()
-            .filter_map(|name| Some((metric::head(name)?, name.as_str())))
+            .filter_map(|metric| Some((metric::head_of(name, metric)?, metric.as_str())))
             .collect();
         heads.sort_unstable();
         heads.truncate(MOST_METRICS);

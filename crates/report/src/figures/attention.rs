@@ -15,7 +15,7 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
 }
 
 fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
-    let (heads, len) = (setting.heads(), *setting.lengths.last()?);
+    let (heads, len) = (setting.heads(ATTENTION_DISTANCE), *setting.lengths.last()?);
     let ((_, per_layer), _) = *heads.last()?;
     let (methods, note) = drawn(setting, spec);
     let of = |(style, m): (usize, &usize)| {

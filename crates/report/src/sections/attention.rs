@@ -1,25 +1,35 @@
-//! How far each head attends, in length and at the longest length tested.
+//! What is recorded of every head, in length and at the longest length tested.
 
 use crate::captions::{definition, keys, seeds_notes, seeds_sentence, slug};
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
 use records::analysis::point::point_parts;
 use records::analysis::setting::{Method, Setting};
-use records::metric::ATTENTION_DISTANCE;
+use records::metric::{ATTENTION_DISTANCE, BLIND, OF_HEADS, SEMANTIC_SCORE};
 
-/// Two tables, or none where attention distances were not recorded.
+/// Two tables for each of [`OF_HEADS`] that was recorded.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
     let in_length = setting.in_length.into_iter();
     let mut lengths: Vec<usize> = in_length.chain(setting.lengths.last().copied()).collect();
     lengths.dedup();
-    if setting.heads().is_empty() {
-        return Vec::new();
-    }
-    lengths.into_iter().map(|len| table(setting, len)).collect()
+    let recorded = OF_HEADS.iter().filter(|of| !setting.heads(of).is_empty());
+    recorded
+        .flat_map(|of| lengths.iter().map(|len| table(setting, of, *len)))
+        .collect()
 }
 
-fn table(setting: &Setting<'_>, len: usize) -> Table {
-    let heads = setting.heads();
+/// What one of [`OF_HEADS`] is called in a title.
+fn title(of: &str) -> &'static str {
+    match of {
+        ATTENTION_DISTANCE => "mean attention distance",
+        BLIND => "share of pairs without weight",
+        SEMANTIC_SCORE => "semantic score",
+        _ => "positional score",
+    }
+}
+
+fn table(setting: &Setting<'_>, of: &str, len: usize) -> Table {
+    let heads = setting.heads(of);
     let row = |method: &Method| -> Vec<Cell> {
         let points = heads.iter().map(|(_, metric)| {
             Cell::number(point_parts(metric, &setting.point(method, metric, len)))
@@ -30,17 +40,24 @@ fn table(setting: &Setting<'_>, len: usize) -> Table {
     let names = heads
         .iter()
         .map(|((layer, head), _)| format!("{layer}.{head}"));
+    let (first, rest) = title(of).split_at(1);
+    let unit = if of == ATTENTION_DISTANCE {
+        " in tokens"
+    } else {
+        ""
+    };
     Table {
-        slug: slug(setting, &format!("{ATTENTION_DISTANCE}-{len}")),
-        title: format!("mean attention distance by head at {len}"),
+        slug: slug(setting, &format!("{of}-{len}")),
+        title: format!("{} by head at {len}", title(of)),
         caption: format!(
-            "Mean attention distance in tokens by layer.head, counted from 1, at {len} {}; {}. {}",
+            "{}{rest}{unit} by layer.head, counted from 1, at {len} {}; {}. {}",
+            first.to_uppercase(),
             setting.task.unit,
             setting.name,
-            seeds_sentence(setting, ATTENTION_DISTANCE),
+            seeds_sentence(setting, of),
         ),
-        notes: seeds_notes(setting, ATTENTION_DISTANCE).trim_start().into(),
-        definition: definition(setting, ATTENTION_DISTANCE),
+        notes: seeds_notes(setting, of).trim_start().into(),
+        definition: definition(setting, of),
         columns: std::iter::once("method".to_string()).chain(names).collect(),
         rows: setting.methods.iter().map(row).collect(),
         keys: keys(setting),

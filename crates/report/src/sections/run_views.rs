@@ -153,7 +153,7 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
             points: points.collect(),
         }
     });
-    let heads = setting.heads();
+    let heads = setting.heads(metric::ATTENTION_DISTANCE);
     let distances = rows().max_by_key(|(_, row)| row.test_len).map(|(_, row)| {
         let value = |metric: &str| metric::value(&run.task, row, metric).map(|(value, _)| value);
         let points = heads.iter().enumerate();

@@ -37,7 +37,7 @@ pub struct Args {
     /// [default: as in the run]
     #[arg(long, value_name = "N")]
     pub last_tokens: Option<usize>,
-    /// Record the mean attention distance of every head, `eval.attention_distance` [default: as in
+    /// Record attention distances and more of every head, `eval.attention_distance` [default: as in
     /// the run]
     #[arg(long)]
     pub attention_distance: bool,
