@@ -343,6 +343,25 @@ def darope():
         yield layer.case(f"length_{length}", config, logit)
 
 
+def repo():
+    """Positions from three channels, on layer 0."""
+    layer, width = Layer(23, tokens=7, start=5), 3
+    gate, content = (layer.parameter(f"layers.0.{name}", layer.d_model, width) for name in ["gate", "content"])
+    position = layer.parameter("layers.0.position", width, layer.heads, scale=4.0)
+    theta = [9 ** (-2 * i / layer.head_dim) for i in range(layer.head_dim // 2)]
+
+    def angles(h, t):
+        opened = [dot(layer.hidden[t], column(gate, c)) for c in range(width)]
+        held = [dot(layer.hidden[t], column(content, c)) for c in range(width)]
+        z = sum(g * sigmoid(g) * held[c] * position[c][h] for c, g in enumerate(opened))
+        return [z * x for x in theta]
+
+    def logit(h, i, j):
+        return layer.turned(h, i, j, angles(h, i), angles(h, j))
+
+    yield layer.case("three_channels", {"kind": "repo", "base": 9.0, "width": width}, logit)
+
+
 def grape_m():
     """Trained frequencies of two pairs; phases by position and by content, by head and for all heads."""
     for phase, per_head in [("position", False), ("position", True), ("sigmoid", False), ("softplus", True)]:
@@ -591,6 +610,7 @@ ENCODINGS = [
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
     ("darope", darope, "DaRoPE, Levy et al. 2026 (arXiv 2609.34556): equations 2 to 6 and method 1"),
+    ("repo", repo, "RePo, Li et al. 2025 (arXiv 2512.14391), and the authors' OLMo/olmo/model.py, mode swigluex_multihead"),
     ("selective_rope", selective_rope, "Movahedi et al. 2026 (arXiv 2511.17388), and the authors' modules/rotary.py"),
     ("grape_m", grape_m, "GRAPE, 2025 (arXiv 2512.07805): the commuting rotations of the authors' code, by position and by content"),
     ("path", path, "Yang et al. 2025 (arXiv 2505.16381): one reflection after the other, w and beta as in flash-linear-attention"),

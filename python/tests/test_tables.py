@@ -126,7 +126,7 @@ class Tables(unittest.TestCase):
     def test_every_encoding_by_position_gives_the_programs_logits(self):
         by_position, _ = kinds()
         # Turns by content are told apart by what they do.
-        told = ('"selective_rope"', '"darope"')
+        told = ('"selective_rope"', '"darope"', '"repo"')
         rest = [pe for pe in by_position if not any(kind in pe for kind in told)]
         self.assertGreater(len(rest), 19)
         for run in self.train("all", rest + MORE):
@@ -159,7 +159,7 @@ class Tables(unittest.TestCase):
         from longreach.tables import TableError
 
         _, by_content = kinds()
-        pes = by_content[:3] + ['{ kind = "selective_rope" }', '{ kind = "darope" }']
+        pes = by_content[:3] + ['{ kind = "selective_rope" }', '{ kind = "darope" }', '{ kind = "repo" }']
         for run in self.train("content", pes):
             with self.assertRaisesRegex(TableError, "read positions only"):
                 longreach.load(run, "trained", 16)

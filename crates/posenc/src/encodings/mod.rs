@@ -32,6 +32,7 @@ pub mod on_axis;
 pub mod path;
 pub mod pope;
 pub mod relative_projection;
+pub mod repo;
 pub mod rerope;
 pub mod rope;
 pub mod sandwich;
@@ -215,6 +216,7 @@ encodings! {
     "mobius" => mobius::{Mobius, MobiusConfig};
     "fope" => fope::{Fope, FopeConfig};
     "darope" => darope::{Darope, DaropeConfig};
+    "repo" => repo::{Repo, RepoConfig};
     "selective_rope" => selective_rope::{SelectiveRope, SelectiveRopeConfig};
     "grape_m" => grape_m::{GrapeM, GrapeMConfig};
     "rerope" => rerope::{Rerope, ReropeConfig};

@@ -11,6 +11,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "cable", scaled = false, init_bias = -3.0 }"#,
     r#"{ kind = "grape_a", gate = "query" }"#,
     r#"{ kind = "grape_ap", width = 4 }"#,
+    r#"{ kind = "repo", base = 100.0, width = 4 }"#,
     r#"{ kind = "darope", base = 100.0, original_max_position_embeddings = 8 }"#,
     r#"{ kind = "selective_rope", base = 100.0, rank = 3, kernel = 2, bias = true, gate = true, learnable = true }"#,
     r#"{ kind = "grape_m", phase = "softplus", base = 100.0, per_head = true, init_phase = 0.001 }"#,

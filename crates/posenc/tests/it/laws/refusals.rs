@@ -137,6 +137,8 @@ fn every_refusal_names_its_key() {
         (of("darope", json!({"base": 1.0})), 8, "base"),
         (of("waveprune", json!({"base": 1.0})), 8, "base"),
         (of("waveprune", json!({"rotary_dim": 3})), 8, "rotary_dim"),
+        (of("repo", json!({"width": 0})), 8, "width"),
+        (of("repo", json!({"base": 1.0})), 8, "base"),
         (of("log_scaling", json!({original: 1})), 8, original),
         (of("log_scaling", json!({"strength": -0.1})), 8, "strength"),
         (of("alibi", json!({"factor": 0.5})), 8, "factor"),

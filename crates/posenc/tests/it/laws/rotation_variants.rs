@@ -331,6 +331,24 @@ fn darope_that_turns_every_pair_by_position_has_no_parameters() {
     assert!(difference < 1e-6, "{difference}");
 }
 
+// RePo
+
+#[test]
+fn repo_turns_by_no_position_and_without_weights_by_nothing() {
+    let of = |value: f64| {
+        let constants = |_: &str, shape: &[usize], _| vec![value; shape.iter().product()];
+        let (device, repo) = (device(), config(json!({"kind": "repo"})));
+        repo.init(&SHAPE, &Init::new(&device, &constants))
+            .expect("a configuration")
+    };
+    let nope = build(&config(json!({"kind": "nope"})), &SHAPE);
+    let positions = Positions::from_offset(1000, 24);
+    let logits = |encoding: &Encoding| Attention::new(encoding, &positions, 0, 0).logits();
+    let apart = |value: f64| largest_difference(&logits(&of(value)), &logits(&nope));
+    assert_eq!(apart(0.0), 0.0);
+    assert!(apart(0.3) > 1e-3);
+}
+
 // PoPE
 
 #[test]

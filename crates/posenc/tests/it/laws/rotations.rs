@@ -416,6 +416,30 @@ fn hd_rope_is_rope_in_another_basis() {
 }
 
 #[test]
+fn rope_plus_plus_is_rope_where_heads_share_nothing() {
+    // An imaginary head has queries `q sin - rotate_half(q) cos` and keys of RoPE, as the authors'
+    // code (arXiv 2512.07525): those of RoPE after a quarter turn back in every pair, which a
+    // projection of its own takes up.
+    let rope = build(
+        &config(json!({"kind": "rope", "base": 100.0})),
+        &heads_of(8),
+    );
+    let (q, k) = (noise(13, 8), noise(14, 8));
+    let half: Vec<f64> = q[4..].iter().map(|x| -x).chain(q[..4].to_vec()).collect();
+    let back: Vec<f64> = half.iter().map(|x| -x).collect();
+    for (m, n) in [(0.0, 0.0), (5.0, 2.0), (40.0, 7.0), (90.0, 0.0)] {
+        let imaginary = |i: usize| {
+            let (sin, cos) = (m * 100f64.powf(-((i % 4) as f64) / 4.0)).sin_cos();
+            q[i] * sin - half[i] * cos
+        };
+        let imaginary: Vec<f64> = (0..8).map(imaginary).collect();
+        let keys = turn(&rope, &k, n);
+        let (theirs, ours) = (dot(&imaginary, &keys), dot(&turn(&rope, &back, m), &keys));
+        assert!((ours - theirs).abs() < 1e-5, "{m}, {n}: {ours}, {theirs}");
+    }
+}
+
+#[test]
 fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
     for (name, learnable) in all_configs() {
         let EncodingConfig::Rope(rope) = &learnable else {
