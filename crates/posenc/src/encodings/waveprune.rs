@@ -171,8 +171,8 @@ impl EncodingSpec for WavePruneConfig {
             rotates_qk: true,
             // The bias subtracts products of these pairs, so no other part may rotate them.
             exclusive_in_stack: true,
-            bias_workspace: 4.5,
-            bias_kept: 1.0,
+            bias_workspace: 5.5,
+            bias_kept: 3.5,
             // A product and two operations for each pair.
             bias_work: 3.0 * pairs as f64,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
