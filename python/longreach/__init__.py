@@ -24,10 +24,13 @@ name.
 import importlib.metadata
 import json
 import math
+import os
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, List, Optional, Union
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from .frames import RunError, draw, frame, run  # noqa: F401
 
 RECORD = "record.json"
@@ -36,12 +39,14 @@ WEIGHTS = "weights.safetensors"
 SCHEMA = 1
 NORM_EPS = 1e-5
 
+Place = Union[str, "os.PathLike[str]"]
+
 
 class Unsupported(ValueError):
     """A run that this file cannot rebuild."""
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in ("RunError", "draw", "frame", "run"):
         from . import frames
 
@@ -57,7 +62,7 @@ def __getattr__(name):
 # Records
 
 
-def records(path):
+def records(path: Place) -> List[dict]:
     """All records at a path: a run's directory, a directory above, a record, or a .jsonl file. A run
     that lies there twice is taken once; with other numbers it raises ValueError."""
     found = {}
@@ -114,12 +119,12 @@ def _record(place, text):
     return record
 
 
-def method(record):
+def method(record: dict) -> str:
     """The values on the axes of the experiment: `rope, 10000`."""
     return ", ".join(label["text"] for label in record["labels"])
 
 
-def methods(records):
+def methods(records: List[dict]) -> List[str]:
     """The method of each record. Classes of `longreach.bench` that share a name are told apart by
     their code, as in the report."""
     named = [(method(record), record["spec"]["model"]["pe"].get("code")) for record in records]
@@ -132,7 +137,7 @@ def methods(records):
     ]
 
 
-def part(record):
+def part(record: dict) -> str:
     """What a run is for: `result`, `half` (a result again with half the steps), or `sweep` (of
     `[select]`, scored on other rows)."""
     if record["spec"]["eval"].get("rows") == "selection":
@@ -140,13 +145,13 @@ def part(record):
     return "half" if record.get("half_of") else "result"
 
 
-def test_len(evaluation):
+def test_len(evaluation: dict) -> Union[int, str]:
     """The test length: a number, or `3..7` where each row has a length in this range."""
     longest = evaluation["test_len"]
     return f"{evaluation['from_len']}..{longest}" if "from_len" in evaluation else longest
 
 
-def metrics(evaluation):
+def metrics(evaluation: dict) -> dict:
     """Value and count by metric, perplexity among them where there is a loss."""
     found = dict(evaluation["metrics"])
     if "loss_nats" in found:
@@ -156,7 +161,7 @@ def metrics(evaluation):
     return found
 
 
-def scores(records):
+def scores(records: List[dict]) -> List[dict]:
     """One dictionary for each score: run, part, variant, test length, metric and value. Perplexity
     is derived from the loss."""
     rows = []
@@ -183,8 +188,14 @@ def scores(records):
 # Models
 
 
-def load(run, variant="trained", test_len=None, tables=None):
-    """The trained model of a run's directory, in evaluation mode.
+def load(
+    run: Place,
+    variant: str = "trained",
+    test_len: Optional[int] = None,
+    tables: Optional[Place] = None,
+) -> "nn.Module":
+    """The trained model of a run's directory, in evaluation mode: logits `[rows, tokens,
+    vocab_size]`, in nats, of token ids `[rows, tokens]`.
 
     `variant` and `test_len` choose one of the encodings that the run was evaluated under; scalings
     with `factor = "auto"` differ between test lengths.
@@ -218,7 +229,9 @@ def load(run, variant="trained", test_len=None, tables=None):
     return model.eval()
 
 
-def build(config, positions=None, encoding=None):
+def build(
+    config: dict, positions: Optional[dict] = None, encoding: "Optional[nn.Module]" = None
+) -> "nn.Module":
     """A model without weights from `spec["model"]` of a record. `encoding` is one in place of that
     of the record, with the hooks of `tables.Tables`."""
     import torch

@@ -18,16 +18,16 @@ import hashlib
 import json
 import pathlib
 import platform
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Type
 
 try:
     import torch
 except ImportError as error:
     raise ImportError("longreach.bench needs PyTorch 2.0 or newer: pip install torch") from error
 
-from . import checks, encodings
+from . import Place, checks, encodings
 from .choice import NOPE, Choice
-from .fingerprint import code_of
+from .fingerprint import bytes_of, code_of
 from .model import Content, Encoding, Shape, Transformer
 from .program import BenchError, Program
 from .training import Trained, evaluate, train
@@ -41,10 +41,10 @@ SELF_CHECK_STEPS = 20
 
 
 def run(
-    config,
-    encoding: type,
+    config: Place,
+    encoding: Type[Encoding],
     seeds: Iterable[int] = (0,),
-    runs="runs",
+    runs: Place = "runs",
     overrides: Iterable[str] = (),
 ) -> List[dict]:
     """Trains and tests an encoding under a config of the program; returns the records.
@@ -125,7 +125,7 @@ def self_check(
     program: Program,
     pe: Optional[dict] = None,
     steps: int = SELF_CHECK_STEPS,
-    encoding: Optional[type] = None,
+    encoding: Optional[Type[Encoding]] = None,
 ) -> dict:
     """Trains an encoding of the program with it and with the Python model, for some steps of its
     config: the largest relative differences of losses and score. Raises `BenchError` where they
@@ -181,7 +181,7 @@ def _record(
     status = "diverged" if trained.diverged else "ok"
     weights = hashlib.sha256()
     for _, value in sorted(model.state_dict().items()):
-        weights.update(value.contiguous().numpy().tobytes())
+        weights.update(bytes_of(value))
     own = [p.numel() for p in model.encoding.parameters() if p.requires_grad]
     everything = [p.numel() for p in model.parameters() if p.requires_grad]
     width = max(-(-len(losses) // 200), 1)

@@ -1,5 +1,6 @@
 """What `longreach.bench` checks before it trains: the config, and the class of an encoding."""
 
+import math
 from typing import Optional
 
 import torch
@@ -48,13 +49,14 @@ def check_task(task: dict) -> None:
 
 
 class Checked(Encoding):
-    """An encoding whose hooks must return finite tensors of the right shapes."""
+    """An encoding whose hooks must return tensors of the right shapes and numbers."""
 
     def __init__(self, inner: Encoding):
         super().__init__(inner.shape)
         self.inner = inner
 
-    def _tensor(self, hook: str, value, shape: tuple, text: str):
+    def _tensor(self, hook: str, value, shape: tuple, text: str, hides: bool = False):
+        """`hides`: whether -inf is a number, that of a key which a query does not see."""
         name = f"{type(self.inner).__name__}.{hook}"
         if not isinstance(value, torch.Tensor):
             raise BenchError(f"{name} returned {type(value).__name__}; expected a tensor {text}")
@@ -70,14 +72,19 @@ class Checked(Encoding):
         if value.dtype != torch.float32:
             # Booleans would count as 1, doubles would turn all that follows into doubles.
             raise BenchError(f"{name} returned {value.dtype}; expected torch.float32: .float()")
-        if not torch.isfinite(value).all():
-            raise BenchError(f"{name} returned NaN or infinity")
+        wrong = (value.isnan() | (value == math.inf)) if hides else ~value.isfinite()
+        if wrong.any():
+            at = wrong.nonzero()[0].tolist()
+            # What is below zero behind a root or a logarithm there.
+            hint = ". Keys after the query count too: .abs()" if hides and at[-1] > at[-2] else ""
+            raise BenchError(f"{name} returned NaN or infinity, first at {at} of {text}{hint}")
         return value
 
     def embed(self, x):
         return self._tensor("embed", self.inner.embed(x), tuple(x.shape), "[B, L, D]")
 
     def transform_qk(self, layer, q, k, hidden):
+        _check_finite(type(self.inner).__name__, q)
         pair = self.inner.transform_qk(layer, q, k, hidden)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             name = type(self.inner).__name__
@@ -87,18 +94,18 @@ class Checked(Encoding):
         shape = (*k.shape[:3], new_q.shape[-1])
         return new_q, self._tensor("transform_qk", pair[1], shape, "keys [B, H, L, E]")
 
-    def _optional(self, hook: str, value, shape: tuple, text: str) -> Optional[torch.Tensor]:
-        return None if value is None else self._tensor(hook, value, shape, text)
+    def _optional(self, hook: str, value, *how) -> Optional[torch.Tensor]:
+        return None if value is None else self._tensor(hook, value, *how)
 
     def logits_bias(self, layer, length):
         shape = (self.shape.n_heads, length, length)
         value = self.inner.logits_bias(layer, length)
-        return self._optional("logits_bias", value, shape, "[H, L, L]")
+        return self._optional("logits_bias", value, shape, "[H, L, L]", True)
 
     def content_bias(self, layer, content: Content):
         rows, heads, length, _ = content.q.shape
-        value = self.inner.content_bias(layer, content)
-        return self._optional("content_bias", value, (rows, heads, length, length), "[B, H, L, L]")
+        value, shape = self.inner.content_bias(layer, content), (rows, heads, length, length)
+        return self._optional("content_bias", value, shape, "[B, H, L, L]", True)
 
     def output_bias(self, layer, content: Content, weights):
         shape = tuple(content.raw_q.shape)
@@ -139,8 +146,11 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise BenchError(f"{name} fails at {tokens.shape[1]} tokens: {what}") from error
+    _check_finite(name, logits)
     if not torch.equal(logits, model(tokens)):
         raise BenchError(f"{name} is not deterministic: the same tokens gave other logits")
+    if (model(tokens[:1]) - logits[:1]).abs().max() > 1e-4:
+        raise BenchError(f"{name} reads other rows of the batch: the first alone gave other logits")
     _check_causal(name, model, tokens, logits)
     longest = lengths[-1]
     most = min(longest, made.max_position or longest)
@@ -159,11 +169,32 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
             if tokens.shape[1] != length <= most:
                 row = whole[:, :length]
                 _check_causal(name, model, row, model(row), tokens.shape[1])
-    logits.square().mean().backward()
-    own = dict(made.named_parameters())
-    if own and all(value.grad is None for value in own.values()):
-        frozen = ", ".join(own)
-        raise BenchError(f"{name} has parameters that nothing trains: {frozen} got no gradient")
+    _check_gradients(name, model, tokens)
+
+
+def _check_finite(name: str, computed: torch.Tensor) -> None:
+    """Refuses what the model computed from numbers that each were finite."""
+    if not computed.isfinite().all():
+        raise BenchError(f"{name} gives NaN: a query sees no key, or its numbers are too large")
+
+
+def _check_gradients(name: str, model, tokens) -> None:
+    """Every parameter that is trained must get a finite gradient, in every step."""
+    for _ in range(2):
+        try:
+            model(tokens).square().mean().backward()
+        except RuntimeError as error:
+            hint = "what it keeps between calls must be detached"
+            raise BenchError(f"{name} cannot be trained: {error} ({hint})") from error
+    own = dict(model.encoding.inner.named_parameters())
+    idle = [key for key, value in own.items() if value.requires_grad and value.grad is None]
+    if own and (idle or all(value.grad is None for value in own.values())):
+        idle = ", ".join(idle or own)
+        hint = "use it in a hook, or make it a buffer: register_buffer"
+        raise BenchError(f"{name} has parameters that nothing trains: {idle} got no gradient; {hint}")
+    for key, value in own.items():
+        if value.grad is not None and not value.grad.isfinite().all():
+            raise BenchError(f"{name}: the gradient of {key} is NaN or infinite")
 
 
 def _check_causal(name: str, model, tokens, logits, *cuts: int) -> None:

@@ -4,6 +4,7 @@ The hash is of bytecode, which is what runs: a notebook or `python -c` may have 
 file may have been edited since it was imported. Comments and places of lines do not count.
 """
 
+import ctypes
 import dis
 import hashlib
 import inspect
@@ -22,6 +23,12 @@ def code_of(encoding: type) -> str:
     walk = _Walk({base.__module__ for base in bases})
     digest = hashlib.sha256("\n".join(walk.parts("", encoding)).encode())
     return digest.hexdigest()[:12]
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The numbers of a tensor on the CPU. PyTorch comes without numpy, which would do this."""
+    tensor = tensor.contiguous()
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 class _Walk:
@@ -79,7 +86,9 @@ def _plain(value) -> Optional[str]:
         return repr(value)
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
-        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+        value = value.float() if value.dtype == torch.bfloat16 else value
+        text = f"{value.dtype} {tuple(value.shape)}".replace("torch.", "")
+        return f"{text} {hashlib.sha256(bytes_of(value)).hexdigest()}"
     if hasattr(value, "tobytes") and hasattr(value, "shape"):
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, dict):

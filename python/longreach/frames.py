@@ -12,21 +12,18 @@
 
 import json
 import math
-import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Iterator, Optional
 
 import pandas
 
-from . import methods, metrics, part, records, test_len
+from . import Place, methods, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
-
-Place = Union[str, "os.PathLike[str]"]
 
 # Okabe and Ito's, with grey for yellow: the colours of the reports, in their order.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000", "#808080"]
@@ -108,9 +105,10 @@ def frame(place: Place) -> "Frame":
     One row for each score: `run_id`, `experiment`, `method`, `seed`, `part` (`result`; `half`, a
     result again with half the steps; `sweep`, of `[select]`, scored on other rows), `variant` (the
     encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
-    the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value`, `n` (what it
-    was averaged over), `status` (`ok`, or why there is no number, with `reason`), and every key of
-    the run's task, model and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
+    the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value` (losses in nats
+    for each token, accuracies from 0 to 1), `n` (what it was averaged over: tokens or rows),
+    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task, model
+    and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
 
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.

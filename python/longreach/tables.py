@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from . import Place
 from .call import NoProgram, find_program
 
 
@@ -21,7 +22,7 @@ class TableError(ValueError):
     """Tables that cannot be made, or do not fit."""
 
 
-def export(run, variant: str, test_len: int) -> "Tables":
+def export(run: Place, variant: str, test_len: int) -> "Tables":
     """The tables of a run's encoding, written by the program."""
     try:
         program = find_program()
@@ -46,7 +47,7 @@ class Tables(nn.Module):
     keys, `[heads or 1, tokens, tokens]` of a bias.
     """
 
-    def __init__(self, file, variant: str, test_len: int):
+    def __init__(self, file: Place, variant: str, test_len: int):
         super().__init__()
         from safetensors import SafetensorError, safe_open
 
@@ -122,8 +123,11 @@ class Tables(nn.Module):
         return table.narrow(dim, 0, length)
 
 
-def rotate(x, cos, sin, neighbours: bool):
-    """Rotates pairs of dimensions; dimensions past them stay."""
+def rotate(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, neighbours: bool
+) -> torch.Tensor:
+    """Rotates pairs of dimensions of x `[rows, heads, tokens, head_dim]` by angles `[heads or 1,
+    tokens, pairs]`; dimensions past them stay."""
     pairs = cos.shape[-1]
     rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if neighbours:

@@ -8,11 +8,17 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
-CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs/quickstart.toml"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "configs/quickstart.toml"
+EXAMPLE = ROOT / "python/examples/slope.py"
 # Learned after about a hundred steps.
 COPY = """
 name = "copy"
@@ -35,6 +41,8 @@ over = { "train.lr" = [1e-3, 3e-3] }
 """
 # The same without a choice.
 FIXED = COPY.split("[select]")[0]
+# Three steps of the quickstart, tested at its training length.
+SHORT = ["train.steps=3", "eval.test_lens=[64]", "task.eval_tokens=2048"]
 HAVE = importlib.util.find_spec("torch") and (
     os.environ.get("LONGREACH") or shutil.which("longreach")
 )
@@ -90,6 +98,64 @@ if HAVE:
         def logits_bias(self, layer, length):
             raise KeyError("mine")
 
+    class OneIdle(bench.Encoding):
+        """Trains one of its two parameters."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.idle = torch.nn.Parameter(torch.ones(3))
+            self.used = torch.nn.Parameter(torch.ones(1))
+
+        def embed(self, x):
+            return x * self.used
+
+    class Rows(bench.Encoding):
+        def embed(self, x):
+            return x - x.mean(0, keepdim=True)
+
+    class Kept(bench.Encoding):
+        """Computes its bias once, with the graph of the first step."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.slope = torch.nn.Parameter(torch.ones(shape.n_heads))
+            self.bias = {}
+
+        def logits_bias(self, layer, length):
+            if length not in self.bias:
+                self.bias[length] = (self.slope**2)[:, None, None].expand(-1, length, length)
+            return self.bias[length]
+
+    def distance(length):
+        at = torch.arange(length)
+        return (at[:, None] - at[None, :]).float()
+
+    class Root(bench.Encoding):
+        def logits_bias(self, layer, length):
+            return -distance(length).sqrt().expand(self.shape.n_heads, -1, -1)
+
+    class Steep(bench.Encoding):
+        """The derivative of a root at 0 is infinite."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.slope = torch.nn.Parameter(torch.ones(shape.n_heads))
+
+        def logits_bias(self, layer, length):
+            return -(distance(length).abs() * self.slope[:, None, None]).sqrt()
+
+    class Window(bench.Encoding):
+        """Hides keys further back than this."""
+
+        size = 8
+
+        def logits_bias(self, layer, length):
+            far = (distance(length) >= self.size).expand(self.shape.n_heads, -1, -1)
+            return torch.zeros(far.shape).masked_fill(far, -torch.inf)
+
+    class Blind(Window):
+        size = 0
+
 
 def define(source):
     """The class `Slope` of this source, which lies in no file, as in a notebook."""
@@ -116,6 +182,21 @@ Slope = make(0.1)
 """
 
 
+class WithoutTorch(unittest.TestCase):
+    def test_a_missing_pytorch_is_named_with_the_way_to_get_it(self):
+        none = "import sys; sys.modules['torch'] = None; from longreach import bench"
+        done = subprocess.run([sys.executable, "-c", none], text=True, capture_output=True)
+        last = done.stderr.strip().splitlines()[-1]
+        words = "ImportError: longreach.bench needs PyTorch 2.0 or newer: pip install torch"
+        self.assertEqual(last, words)
+
+
+    def test_the_page_shows_the_example_in_25_lines(self):
+        text = EXAMPLE.read_text(encoding="utf-8")
+        self.assertIn(text, (ROOT / "docs/from-pytorch.md").read_text(encoding="utf-8"))
+        self.assertLessEqual(len(text.splitlines()), 25)
+
+
 @unittest.skipUnless(HAVE, "needs torch and the program")
 class Bench(unittest.TestCase):
     def test_the_python_model_trains_as_the_program_does(self):
@@ -136,6 +217,12 @@ class Bench(unittest.TestCase):
             Mask: "Mask.logits_bias returned torch.bool; expected torch.float32",
             Double: "Double.embed returned torch.float64",
             Raises: "Raises fails at 64 tokens: KeyError: 'mine'",
+            OneIdle: "nothing trains: idle got no gradient",
+            Rows: "reads other rows of the batch",
+            Kept: "cannot be trained",
+            Root: "first at [0, 0, 1] of [H, L, L]. Keys after the query count too",
+            Steep: "the gradient of slope is NaN",
+            Blind: "a query sees no key",
             dict: "no class derived",
             None: "None is no class derived",
         }
@@ -143,6 +230,31 @@ class Bench(unittest.TestCase):
             with self.subTest(encoding), self.assertRaises(bench.BenchError) as caught:
                 bench.run(CONFIG, encoding)
             self.assertIn(words, str(caught.exception))
+
+    def test_a_bias_that_hides_keys_is_trained(self):
+        with tempfile.TemporaryDirectory() as runs:
+            [record] = bench.run(CONFIG, Window, [0], runs, SHORT)
+        self.assertEqual([row["status"] for row in record["evals"]], ["ok"])
+
+    def test_the_example_is_trained_without_numpy(self):
+        code = (
+            "import runpy, sys\nsys.modules['numpy'] = None\n"
+            f"encoding = runpy.run_path({str(EXAMPLE)!r})['Slope']\n"
+            "encoding.table = __import__('torch').ones(3)\n"
+            "from longreach import bench\n"
+            f"bench.run({str(CONFIG)!r}, encoding, [0], sys.argv[1], {SHORT!r})"
+        )
+        with tempfile.TemporaryDirectory() as runs:
+            command = [sys.executable, "-c", code, runs]
+            done = subprocess.run(command, text=True, capture_output=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            [record] = longreach.records(runs)
+        self.assertEqual([row["status"] for row in record["evals"]], ["ok"])
+
+    def test_an_old_pytorch_is_refused_by_its_version(self):
+        with unittest.mock.patch.object(torch, "__version__", "1.13.1+cpu"):
+            with self.assertRaisesRegex(bench.BenchError, "PyTorch 1.13.1.cpu is too old; 2.0"):
+                bench.run(CONFIG, bench.Encoding)
 
     def test_seeds_that_are_none_are_refused(self):
         for seeds, words in ((3, "seeds = 3"), (None, "None"), ([0, 0], "once"), ([], "once")):

@@ -15,6 +15,7 @@ import unittest
 
 PROGRAM = os.environ.get("LONGREACH") or shutil.which("longreach")
 HAVE = PROGRAM and all(map(importlib.util.find_spec, ("torch", "safetensors")))
+ONNX = all(map(importlib.util.find_spec, ("onnx", "onnxscript", "onnxruntime")))
 
 CONFIG = """
 name = "tables"
@@ -180,6 +181,22 @@ class Tables(unittest.TestCase):
         tokens = torch.randint(256, (2, 16))
         far = (longreach.load(after)(tokens) - model(tokens)).abs().max().item()
         self.assertLess(far, 1e-6)
+
+    @unittest.skipUnless(ONNX, "needs onnx, onnxscript and onnxruntime")
+    def test_models_leave_as_onnx(self):
+        import longreach
+        import onnxruntime
+        import torch
+
+        for run in self.train("onnx", [ROPE, '{ kind = "kerple" }', '{ kind = "rerope" }']):
+            model = longreach.load(run, "trained", 24)
+            tokens = torch.randint(256, (2, 24))
+            file = str(run / "model.onnx")
+            torch.onnx.export(model, (tokens,), file, verbose=False)
+            session = onnxruntime.InferenceSession(file)
+            [logits] = session.run(None, {session.get_inputs()[0].name: tokens.numpy()})
+            far = (torch.from_numpy(logits) - model(tokens)).abs().max().item()
+            self.assertLess(far, 1e-5, model.config["pe"])
 
     def test_tables_that_do_not_fit_are_refused(self):
         import longreach
