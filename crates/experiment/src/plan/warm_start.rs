@@ -124,14 +124,10 @@ fn recorded_run(
     seed: u64,
 ) -> Result<RecordedRun, Diagnostic> {
     let mut found = runs(place, seed).map_err(|error| {
-        let problem = format!("cannot be read: {error}");
-        let help = "it is relative to the config";
-        refuse(
-            cell,
-            &problem,
-            "a directory of runs, or a .safetensors file",
-            help,
-        )
+        let problem = format!("gives no weights: {error}");
+        let allowed = "a directory of runs of the program, or a .safetensors file";
+        let help = "it is relative to the config; docs/from-pytorch.md says what a file must have";
+        refuse(cell, &problem, allowed, help)
     })?;
     // With `half_seeds` a seed has two runs, and the weights of the whole one are meant.
     if found.len() > 1 {
@@ -143,16 +139,10 @@ fn recorded_run(
     let help = "name a directory with one, such as runs/EXPERIMENT/RUN_ID";
     let names = found.iter().map(|(run, ..)| run.display().to_string());
     let names: Vec<String> = names.take(5).collect();
-    let names = if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    };
-    let problem = format!(
-        "holds {} recorded runs of seed {seed}: {names}",
-        found.len()
-    );
-    Err(refuse(cell, &problem, "one run of each seed", help))
+    let (count, names) = (found.len(), names.join(", "));
+    let problem = format!("holds {count} recorded runs of seed {seed}: {names}");
+    let problem = problem.trim_end_matches(": ");
+    Err(refuse(cell, problem, "one run of each seed", help))
 }
 
 /// Refuses weights whose shapes are not those of this model.

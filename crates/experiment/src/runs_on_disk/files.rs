@@ -271,24 +271,32 @@ pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read, or all its runs of the seed diverged.
+/// If the directory itself cannot be read, or all its runs of the seed diverged, or there are only
+/// runs of PyTorch.
 pub fn runs_of_seed(directory: &Path, seed: u64) -> std::io::Result<Vec<RecordedRun>> {
-    let runs = Runs::below(directory)?.runs.into_iter();
-    let of_seed = |run: PathBuf| {
-        let job = read_job(&run).ok()?;
-        let record = recorded(&run, &job).filter(|_| job.spec.seed == seed)?;
-        Some((run, job, record))
+    let runs = Runs::below(directory)?.runs;
+    let of_seed = |run: &PathBuf| {
+        let job = read_job(run).ok()?;
+        let record = recorded(run, &job).filter(|_| job.spec.seed == seed)?;
+        Some((run.clone(), job, record))
     };
     let has_diverged = |(.., record): &RecordedRun| record.status == RunStatus::Diverged;
-    let (diverged, well): (Vec<_>, Vec<_>) = runs.filter_map(of_seed).partition(has_diverged);
-    match &*diverged {
-        [(run, _, record), ..] if well.is_empty() => Err(std::io::Error::other(format!(
-            "{}, of seed {seed}, diverged at step {} and has no weights",
-            run.display(),
-            record.train.steps
-        ))),
-        _ => Ok(well),
+    let found = runs.iter().filter_map(of_seed);
+    let (diverged, well): (Vec<_>, Vec<_>) = found.partition(has_diverged);
+    if !well.is_empty() {
+        return Ok(well);
     }
+    let problem = if let [(run, _, record), ..] = &*diverged {
+        let step = record.train.steps;
+        let run = run.display();
+        format!("{run}, of seed {seed}, diverged at step {step} and has no weights")
+    } else if let Some(run) = runs.iter().find(|run| trained_in_pytorch(run).is_some()) {
+        let run = run.display();
+        format!("{run} was trained in PyTorch by longreach.bench, which keeps no weights")
+    } else {
+        return Ok(well);
+    };
+    Err(std::io::Error::other(problem))
 }
 
 impl Runs {

@@ -348,7 +348,7 @@ fn starts_that_cannot_work_are_refused_by_name() {
         ),
         (
             vec!["seeds=[0]", "train.start_from=\"nowhere\""],
-            "cannot be read",
+            "gives no weights: failed to read directory",
         ),
         (vec!["seeds=[0]", &diverged], "of seed 0, diverged at step"),
     ] {

@@ -689,6 +689,14 @@ fn a_run_that_pytorch_trained_is_called_that() {
         exits(&eval, 3);
         let said = stderr(&eval);
         assert!(said.contains("was trained in PyTorch"), "{said}");
+        let from = format!("train.start_from={:?}", place.display().to_string());
+        let check = scratch.longreach("check", &["seeds=[0]", &from]);
+        exits(&check, 2);
+        let said = stderr(&check);
+        assert!(
+            said.contains("longreach.bench, which keeps no weights"),
+            "{said}"
+        );
     }
     let renamed = run.with_file_name("0123456789abcdef");
     std::fs::rename(&run, &renamed).unwrap();
