@@ -25,8 +25,8 @@ import pandas
 from . import Place, methods, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
 
-# Okabe and Ito's, with grey for yellow: the colours of the reports, in their order.
-COLORS = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000", "#808080"]
+# The colours of the reports, in their order.
+COLORS = json.loads(pathlib.Path(__file__).with_name("palette.json").read_text())["light"]
 MARKERS = ["o", "s", "^", "D", "v", "o", "P", "<"]
 # The metric of a figure, unless one is asked for: the first of these that the frame has.
 FIRST = ["perplexity", "exact_match", "token_accuracy", "loss_nats"]

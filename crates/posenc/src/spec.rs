@@ -134,6 +134,9 @@ impl<'a> Part<'a> {
 pub trait EncodingSpec: Sized {
     /// The module built from it.
     type Module: PositionalEncoding + Module;
+    /// Its name for people, where papers write it otherwise than `kind` in words: `ALiBi`. Empty
+    /// where the names of its parts say all.
+    const NAME: Option<&'static str> = None;
     /// The catalogue's line.
     const ABOUT: About;
 

@@ -15,6 +15,7 @@
 //! seal.rs         the seal of a record
 //! selected.rs     what a choice of [select] says
 //! metric.rs       the metric registry
+//! names.rs        names of methods in a reader's words
 //! number.rs       numbers as people read them
 //! range.rs        the range of every number of a record
 //! stats/          means, intervals and rank correlation over seeds
@@ -23,6 +24,7 @@
 //! claims/         claims of sources and committed assertions
 //! tensorboard.rs  a run as an event file of TensorBoard
 //! order.rs        canonical order of records
+//! palette.rs      colours of methods
 //! text.rs         printable text, lists in words, slugs
 //! toml_text.rs    JSON as TOML on one line
 //! ```
@@ -33,8 +35,10 @@ pub mod claims;
 pub mod compare;
 pub mod denominators;
 pub mod metric;
+pub mod names;
 pub mod number;
 pub mod order;
+pub mod palette;
 pub mod range;
 pub mod record;
 pub mod scaling;

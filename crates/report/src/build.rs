@@ -50,7 +50,7 @@ pub fn report(
             records: sorted.len(),
         });
     }
-    let specs = MethodSpecs::new(&sorted);
+    let specs = MethodSpecs::new(&sorted).named(spec.names);
     let settings = settings(&sorted, &spec.order, &specs);
     check_baseline(&settings, spec)?;
     let mut files = Vec::new();
@@ -84,7 +84,7 @@ pub fn report(
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Report {
         files,
-        summary: render::terminal(&document, spec.width),
+        summary: render::terminal(&document, spec.width, spec.colors),
     })
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
     seeds.sort_unstable();
     seeds.dedup();
     let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    let names = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name);
+    let names = settings.iter().flat_map(|s| &s.methods).map(|m| &m.title);
     let names: BTreeSet<&String> = names.collect();
     let methods = match settings.len() {
         0 | 1 => format!("{} methods", names.len()),

@@ -62,8 +62,10 @@ pub(crate) struct Section {
     pub slug: String,
     /// Where pages of its experiments show it with its runs; empty where this page does.
     pub pages: Vec<PageLink>,
-    /// What the numbers say, in a sentence or two.
+    /// What the numbers say, in at most three sentences.
     pub finding: String,
+    /// What else is to be known, a sentence each.
+    pub caveats: Vec<String>,
     pub lead: Table,
     pub tables: Vec<Table>,
     pub figures: Vec<Figure>,

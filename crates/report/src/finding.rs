@@ -1,6 +1,6 @@
-//! The finding of a setting: what its numbers say, in up to three sentences.
+//! The finding of a setting: what its numbers say, in at most three sentences that need no other
+//! word of the report; and what to hold against them.
 
-use super::captions::kept;
 use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use records::analysis::learned::InLength;
@@ -11,16 +11,19 @@ use records::stats::Estimate;
 use records::text::{and, times};
 use std::cmp::Ordering;
 
-/// What the numbers say; with a baseline, how other methods differ from it; and which denominators
-/// of linear attention were no sums of weights.
-pub(super) fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
+/// Names that a sentence has room for.
+const MOST_NAMED: usize = 3;
+
+/// What else is to be known: how other methods differ from a baseline, which are still learning,
+/// and which denominators of linear attention were no sums of weights; a sentence each.
+pub(super) fn caveats(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<String> {
     let base = baseline::baseline(setting, spec);
     let difference = base.and_then(|base| baseline::finding(setting, base));
-    let all = std::iter::once(extrapolation(setting))
-        .chain(difference)
+    let all = difference
+        .into_iter()
         .chain(setting.learning_note())
         .chain(denominators::finding(setting));
-    all.collect::<Vec<_>>().join(" ")
+    all.collect()
 }
 
 /// Methods of which not every seed has learned the task in length, with the scores that show it.
@@ -35,22 +38,25 @@ pub(super) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
                 InLength::Converged => "; past the training length the seeds that learned count",
                 InLength::Unconverged(_) | InLength::Untested => "",
             };
-            Some(format!("{}: {}: {why}{counted}", setting.name, method.name))
+            Some(format!(
+                "{}: {}: {why}{counted}",
+                setting.name, method.title
+            ))
         });
     each.collect()
 }
 
-fn extrapolation(setting: &Setting<'_>) -> String {
+/// What the numbers say.
+pub(super) fn finding(setting: &Setting<'_>) -> String {
+    let trained = setting.unit_count(setting.task.train_len);
     let Some(longest) = setting.longer().last() else {
         return format!(
-            "{}: no test length exceeds the training length, so there is no extrapolation to \
-             report.",
-            setting.name
+            "Trained at {trained}, and no longer length was tested: there is no extrapolation to \
+             report."
         );
     };
     format!(
-        "{}: {}{}{}.",
-        setting.name,
+        "Trained at {trained}, {}{}{}.",
         reach(setting, longest),
         best(setting, longest),
         another_metric(setting)
@@ -73,8 +79,8 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
     for method in &setting.methods {
         if let Some(reach) = setting.reach(method) {
             let name = match reach.seeds {
-                (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.name),
-                _ => method.name.clone(),
+                (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.title),
+                _ => method.title.clone(),
             };
             reached.push(Reached {
                 method,
@@ -83,10 +89,17 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
             });
         }
     }
-    reached.sort_by_key(|r| std::cmp::Reverse(r.len));
+    let at_longest = |r: &Reached<'_>| mean_at_longest(setting, r.method);
+    reached.sort_by(|a, b| {
+        let better = better_first(metric, at_longest(a), at_longest(b));
+        b.len.cmp(&a.len).then(better)
+    });
     match reached.first() {
         None if !setting.lengths.contains(&setting.task.train_len) => {
-            format!("the training length itself was not tested, so no {metric} is known to be kept")
+            format!(
+                "but not tested there, so no {} is known to be kept",
+                words(metric)
+            )
         }
         None => match untested(setting) {
             Some(why) => format!(
@@ -96,10 +109,20 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
                      report"
                 .into(),
         },
-        Some(Reached { len: 0, .. }) => format!(
-            "no method keeps {} past the training length",
-            kept(metric, "its")
-        ),
+        Some(Reached { len: 0, .. }) => {
+            let (sign, than) = match metric::lower_is_better(metric) {
+                true => ("more", "above"),
+                false => ("less", "of"),
+            };
+            format!(
+                "no method holds at the next tested length, {}: its {} there is {sign} than {} \
+                 {than} that at {}",
+                setting.unit_count(setting.longer().next().unwrap_or(longest)),
+                words(metric),
+                share(metric),
+                in_length(setting)
+            )
+        }
         Some(_) => leaders(setting, longest, &reached),
     }
 }
@@ -110,20 +133,19 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
     let best = reached[0].len;
     let tied = reached.iter().filter(|r| r.len == best);
     let leaders: Vec<String> = tied.clone().map(|r| r.name.clone()).collect();
-    let lengths = format!(
-        "{} ({} the training length)",
+    let end = match best == longest {
+        true => ", the longest tested",
+        false => "",
+    };
+    let to = format!(
+        "up to {} ({} that length{end})",
         setting.unit_count(best),
         times(best as f64 / train)
     );
-    let to = if best == longest {
-        format!("up to the longest tested length, {lengths}")
-    } else {
-        format!("up to {lengths}")
-    };
     let next = reached.iter().find(|r| r.len < best);
     let tail = match next {
         None => String::new(),
-        Some(Reached { len: 0, .. }) => ". No other method does past the training length".into(),
+        Some(Reached { len: 0, .. }) => ". No other method holds past the training length".into(),
         Some(Reached { name, len, .. }) => {
             format!(". Next is {name}, up to {}", times(*len as f64 / train))
         }
@@ -132,12 +154,67 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
     let next = next.filter(|next| next.len > 0).map(|next| next.method);
     let beaten = beaten(setting, &leading, next);
     let (verb, whose) = match leaders.len() {
-        1 => ("keeps", "its"),
-        n if n == setting.methods.len() => ("all keep", "their"),
-        _ => ("each keep", "their"),
+        1 => ("holds", "its"),
+        n if n == setting.methods.len() => ("all hold", "their"),
+        _ => ("hold", "their"),
     };
-    let kept = kept(setting.lead(), whose);
-    format!("{} {verb} {kept} {to}{tail}{beaten}", and(&leaders))
+    let metric = setting.lead();
+    let (bound, than) = match metric::lower_is_better(metric) {
+        true => ("at most", "above"),
+        false => ("at least", "of"),
+    };
+    format!(
+        "{} {verb} {to}: {whose} {} there is {bound} {} {than} that at {}{tail}{beaten}",
+        several(&leaders),
+        words(metric),
+        share(metric),
+        in_length(setting)
+    )
+}
+
+/// By how much a metric may rise, or how much of it has to be left, to be kept: [`metric::KEPT`].
+fn share(metric: &str) -> String {
+    let percent = match metric::lower_is_better(metric) {
+        true => 100.0 / metric::KEPT - 100.0,
+        false => 100.0 * metric::KEPT,
+    };
+    format!("{percent:.0} %")
+}
+
+/// The length of the score in length.
+fn in_length(setting: &Setting<'_>) -> String {
+    setting.length(setting.in_length.unwrap_or_default())
+}
+
+/// `exact_match` as `exact match`.
+fn words(metric: &str) -> String {
+    metric.replace('_', " ")
+}
+
+/// A few names, and how many more there are; `a; b; and c` where they hold commas themselves.
+fn several(names: &[String]) -> String {
+    let (shown, more) = match names.len().saturating_sub(MOST_NAMED) {
+        0 | 1 => (names.to_vec(), None),
+        more => (names[..MOST_NAMED].to_vec(), Some(format!("{more} others"))),
+    };
+    let all: Vec<String> = shown.into_iter().chain(more).collect();
+    let holds = |text: &'static str| move |name: &String| name.contains(text);
+    let is_list = |front: &[String]| {
+        front.len() > 1 && all.iter().any(holds(", ")) || all.iter().any(holds(" and "))
+    };
+    match all.split_last() {
+        Some((last, front)) if !front.is_empty() && is_list(front) => {
+            format!("{}; and {last}", front.join("; "))
+        }
+        _ => and(&all),
+    }
+}
+
+/// The mean at the longest length, for an order.
+fn mean_at_longest(setting: &Setting<'_>, method: &Method) -> f64 {
+    let longest = setting.lengths.last().copied().unwrap_or_default();
+    let mean = setting.point(method, setting.lead(), longest).estimate;
+    mean.map_or(f64::NAN, |mean| mean.mean)
 }
 
 /// Which of the leading methods, and the next one, another method beats at every tested length: how
@@ -145,12 +222,8 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
 /// is no news.
 fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> String {
     let metric = setting.lead();
-    let at_longest = |method: &Method| {
-        let longest = setting.lengths.last().copied().unwrap_or_default();
-        let mean = setting.point(method, metric, longest).estimate;
-        mean.map_or(f64::NAN, |mean| mean.mean)
-    };
-    let leads = |method: &Method| leading.iter().any(|other| other.name == method.name);
+    let at_longest = |method: &Method| mean_at_longest(setting, method);
+    let leads = |method: &Method| leading.iter().any(|other| other.title == method.title);
     let winner = |method: &Method| {
         let others = setting.methods.iter();
         let others = others.filter(|other| beats_everywhere(setting, other, method));
@@ -162,10 +235,10 @@ fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> 
         let Some(best) = winner(method) else { continue };
         let known = by_winner
             .iter_mut()
-            .find(|(winner, _)| winner.name == best.name);
+            .find(|(winner, _)| winner.title == best.title);
         match known {
-            Some((_, beaten)) => beaten.push(method.name.clone()),
-            None => by_winner.push((best, vec![method.name.clone()])),
+            Some((_, beaten)) => beaten.push(method.title.clone()),
+            None => by_winner.push((best, vec![method.title.clone()])),
         }
     }
     let better = if metric::lower_is_better(metric) {
@@ -173,11 +246,24 @@ fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> 
     } else {
         "higher"
     };
+    // One that beats all other leading ones needs no list of them.
+    if let [(winner, beaten)] = by_winner.as_slice()
+        && leads(winner)
+        && beaten.len() + 1 == leading.len()
+        && beaten.len() > 1
+    {
+        let (of, best) = (words(metric), extreme(metric));
+        return format!(
+            "; {} has the {best} {of} of them at every tested length",
+            winner.title
+        );
+    }
     let each = by_winner.iter().map(|(winner, beaten)| {
         format!(
-            "; the {metric} of {} is {better} than that of {} at every tested length",
-            winner.name,
-            and(beaten)
+            "; the {} of {} is {better} than that of {} at every tested length",
+            words(metric),
+            winner.title,
+            several(beaten)
         )
     });
     each.collect()
@@ -215,7 +301,7 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
         .filter_map(|(i, p)| Some((i, p.estimate?)))
         .collect();
     rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
-    let name = |at: usize| setting.methods[at].name.clone();
+    let name = |at: usize| setting.methods[at].title.clone();
     let text = |at: usize| point_text(metric, &points[at]);
     let number = |value: f64| metric::number(value, metric::decimals(metric, value));
     match rows[..] {
@@ -232,9 +318,10 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     }
     if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
         return match metric::chance(setting.task, metric) {
-            None => format!(". At {len} every {metric} is {}", number(0.0)),
+            None => format!(". At {len} every {} is {}", words(metric), number(0.0)),
             Some(c) => format!(
-                ". At {len} no method is shown to have a better {metric} than chance ({})",
+                ". At {len} no method is shown to have a better {} than chance ({})",
+                words(metric),
                 number(c)
             ),
         };
@@ -246,15 +333,17 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     let tied: Vec<String> = tied.map(|(at, _)| name(*at)).collect();
     if tied.len() > 1 {
         return format!(
-            ". At {len} the {} {metric}, {}, is that of {}",
+            ". At {len} the {} {}, {}, is that of {}",
             extreme(metric),
+            words(metric),
             number(estimate.mean),
-            and(&tied)
+            several(&tied)
         );
     }
     let (sign, why) = certainty(setting, &rows, points[first].is_whole());
     format!(
-        ". At {len} the {sign} {metric} is that of {} ({}; {why})",
+        ". At {len} the {sign} {} is that of {} ({}; {why})",
+        words(metric),
         name(first),
         text(first)
     )
@@ -276,7 +365,7 @@ fn certainty(
     is_whole: bool,
 ) -> (&'static str, String) {
     let metric = setting.lead();
-    let name = |at: usize| setting.methods[at].name.clone();
+    let name = |at: usize| setting.methods[at].title.clone();
     let estimate = rows[0].1;
     let rivals: Vec<&(usize, Estimate)> = rows[1..]
         .iter()
@@ -291,11 +380,16 @@ fn certainty(
     } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
         format!("{} has one seed: no ranking", name(*rival))
     } else if rivals.is_empty() {
-        return ("best", "its interval touches no other".into());
+        return ("best", "its 95 % interval touches no other".into());
     } else {
         let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
         let which = if names.len() > 1 { "those" } else { "that" };
-        format!("its interval touches {which} of {}", and(&names))
+        // The table marks them.
+        let of = match names.len() {
+            0..=MOST_NAMED => several(&names),
+            more => format!("{more} others"),
+        };
+        format!("its 95 % interval touches {which} of {of}")
     };
     (extreme(metric), why)
 }
@@ -309,7 +403,7 @@ fn another_metric(setting: &Setting<'_>) -> String {
     let points = |metric: &str| -> Vec<(&str, Estimate)> {
         let methods = setting.methods.iter();
         methods
-            .filter_map(|m| Some((m.name.as_str(), setting.point(m, metric, len).estimate?)))
+            .filter_map(|m| Some((m.title.as_str(), setting.point(m, metric, len).estimate?)))
             .collect()
     };
     let leading = points(lead);
@@ -333,8 +427,9 @@ fn another_metric(setting: &Setting<'_>) -> String {
                 ""
             };
             return format!(
-                "; {lead} at {len} does not distinguish the methods, {metric} does{how}: from {} \
-                 down to {}",
+                "; {} at {len} does not distinguish the methods, {} does{how}: from {} down to {}",
+                words(lead),
+                words(metric),
                 text(first),
                 text(last)
             );

@@ -2,7 +2,7 @@
 
 use crate::document::{PageLink, Section};
 use crate::figures::figures;
-use crate::finding::finding;
+use crate::finding::{caveats, finding};
 use crate::remarks::with_remarks;
 use crate::sections::{differences, metric, run_views, tables};
 use crate::spec::{Format, ReportSpec};
@@ -44,7 +44,8 @@ pub(super) fn section(
     Section {
         name: setting.name.clone(),
         slug: name.into(),
-        finding: finding(setting, spec),
+        finding: finding(setting),
+        caveats: caveats(setting, spec),
         lead: with_remarks(metric::table(setting, setting.lead()), setting),
         tables: tables(setting, spec),
         figures: figures(setting, spec),

@@ -1,6 +1,7 @@
 //! What a report should contain.
 
 use records::claims::Claims;
+use records::names::Names;
 use records::text::thousands;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +45,8 @@ pub struct ReportSpec {
     /// Texts of labels and names of variants in the order of the tables; all others follow in
     /// canonical order.
     pub order: Vec<String>,
+    /// Names of kinds for people.
+    pub names: Names,
     /// Relative paths to the directories of runs by experiment and run id, for links.
     pub run_links: BTreeMap<(String, String), String>,
     /// Relative paths of configs that plan a run, by experiment and run id: for links, and for the
@@ -53,6 +56,9 @@ pub struct ReportSpec {
     pub timings: BTreeMap<(String, String), RunTimings>,
     /// Further notes, printed at the end of the report.
     pub notes: Vec<String>,
+    /// Whether [`Report::summary`](crate::Report::summary) has the colours of the figures, in
+    /// sequences that a terminal obeys.
+    pub colors: bool,
     /// Columns of the terminal that [`Report::summary`](crate::Report::summary) is printed on: a
     /// table that is wider leaves its intervals to the report. None leaves nothing out.
     pub width: Option<usize>,
@@ -103,10 +109,12 @@ impl Default for ReportSpec {
             claims: Claims::default(),
             assertions: false,
             order: Vec::new(),
+            names: Names::default(),
             run_links: BTreeMap::new(),
             configs: BTreeMap::new(),
             timings: BTreeMap::new(),
             notes: Vec::new(),
+            colors: false,
             width: None,
         }
     }

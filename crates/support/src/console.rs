@@ -14,6 +14,18 @@ pub fn print(text: &str) {
     let _ = writeln!(stdout, "{}", plain(text)).and_then(|()| stdout.flush());
 }
 
+/// A line on standard output whose colours a terminal obeys: what it is made of is [`plain`].
+pub fn print_colored(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// Whether standard output is a terminal whose user did not refuse colours (no-color.org).
+pub fn has_colors() -> bool {
+    let says = |name: &str| std::env::var_os(name).unwrap_or_default();
+    width().is_some() && says("NO_COLOR").is_empty() && says("TERM") != "dumb"
+}
+
 /// The columns of the terminal on standard output; none where it is no terminal.
 pub fn width() -> Option<usize> {
     Table::new().width().map(usize::from)

@@ -24,7 +24,8 @@ pub use coordinates::Coordinates;
 pub use eval::{
     Decode, EvalSpec, TRAINED, VariantSpec, changes_with_length, trained_path, untrained,
 };
-use posenc::{EncodingConfig, Positions, PositionsConfig};
+use posenc::{EncodingConfig, Positions, PositionsConfig, RopeScaling};
+use records::names::Names;
 use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub use train::{AdamWConfig, LengthCurriculum, Schedule, Stage, StopSpec, TrainS
 
 /// File of a run's directory that holds its [`Job`].
 pub const JOB_FILE: &str = "job.json";
+
+/// Names of encodings and scalings for people.
+pub const NAMES: Names = Names(&[EncodingConfig::NAMES, RopeScaling::NAMES]);
 
 /// Longest length that may be asked for, in the task's unit: a row of a task has at most four
 /// tokens for each, and positions are exact in f32 up to 2^24.

@@ -112,10 +112,12 @@ pub fn run(mut arguments: Args) -> Result<Exit, Failure> {
         claims: claims.unwrap_or_default(),
         assertions: arguments.assertions,
         order: orders.collect::<Result<Vec<_>, _>>()?.concat(),
+        names: experiment::spec::NAMES,
         width: console::width(),
+        colors: console::has_colors(),
         ..ReportSpec::default()
     };
-    console::print(&from_directories(&arguments, spec)?);
+    console::print_colored(&from_directories(&arguments, spec)?);
     Ok(Exit::Done)
 }
 
@@ -368,7 +370,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     Ok(format!(
         "{}\n{}{others}",
         summary(&report.summary, &paths),
-        read_and_left_out(&found)
+        console::plain(&read_and_left_out(&found))
     ))
 }
 
@@ -481,7 +483,10 @@ fn summary(summary: &str, paths: &[PathBuf]) -> String {
     let is_page = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "report.html");
     let page = paths.iter().find(is_page).or(paths.first());
     let page = page.map_or_else(String::new, |path| {
-        format!("\n\nreport: {}", path.display())
+        format!(
+            "\n\nreport: {}",
+            console::plain(&path.display().to_string())
+        )
     });
     let others = paths.len().saturating_sub(1);
     let others = if others > 0 {

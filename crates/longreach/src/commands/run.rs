@@ -151,7 +151,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let experiment = arguments.runs.join(&plan.name);
         let records = outcome.tried().cloned().collect();
         let report = report::of_sweep(records, &config, &experiment)?;
-        console::print(&report);
+        console::print_colored(&report);
     }
     print_failures(&outcome, done, runs);
     Ok(outcome.exit())

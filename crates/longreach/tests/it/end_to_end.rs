@@ -17,7 +17,7 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
     let output = scratch.longreach("run", &[]);
     exits(&output, 0);
     assert!(
-        stdout(&output).contains("rope + yarn"),
+        stdout(&output).contains("RoPE + YaRN"),
         "{}",
         stdout(&output)
     );

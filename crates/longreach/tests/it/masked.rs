@@ -60,7 +60,7 @@ fn a_staged_masked_run_learns_and_is_reported() {
     let scratch = scratch();
     let output = scratch.longreach("run", &[]);
     exits(&output, 0);
-    for part in ["rope", "alibi"] {
+    for part in ["RoPE", "ALiBi"] {
         assert!(stdout(&output).contains(part), "{}", stdout(&output));
     }
     let records = records(&scratch);

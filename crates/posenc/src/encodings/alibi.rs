@@ -203,6 +203,7 @@ impl BiasBlocks for &PreparedAlibi {
 
 impl EncodingSpec for AlibiConfig {
     type Module = Alibi;
+    const NAME: Option<&'static str> = Some("ALiBi");
     const ABOUT: About = About {
         summary: "a penalty on the logits linear in distance, one fixed slope per head",
         formula: "logits - slope_h |query - key|, slope_h = 2^(-8h/H)",

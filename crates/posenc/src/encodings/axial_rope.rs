@@ -320,6 +320,7 @@ impl Prepared for PreparedAxialRope {
 
 impl EncodingSpec for AxialRopeConfig {
     type Module = AxialRope;
+    const NAME: Option<&'static str> = Some("axial RoPE");
     const ABOUT: About = About {
         summary: "rotation of queries and keys by two or three coordinates",
         formula: "pair i rotates by p_a(i) theta_i, a(i) the axis it belongs to; mixed: by p_0 f_i0 \

@@ -103,6 +103,7 @@ impl Prepared for PreparedCable<'_> {
 
 impl EncodingSpec for CableConfig {
     type Module = Cable;
+    const NAME: Option<&'static str> = Some("CABLE");
     const ABOUT: About = About {
         summary: "a penalty on distance that every token adds to: FoX with the gate's sign turned",
         formula: "logits - sum_{l=n+1..m} softplus(w.x_l + b)",

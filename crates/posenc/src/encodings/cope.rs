@@ -99,6 +99,7 @@ impl Prepared for PreparedCope<'_> {
 
 impl EncodingSpec for CopeConfig {
     type Module = Cope;
+    const NAME: Option<&'static str> = Some("CoPE");
     const ABOUT: About = About {
         summary: "positions counted by content: queries decide which keys count, and are \
                   multiplied with a trained vector per count",

@@ -229,6 +229,7 @@ impl DapeConfig {
 
 impl EncodingSpec for DapeConfig {
     type Module = Dape;
+    const NAME: Option<&'static str> = Some("DAPE");
     const ABOUT: About = About {
         summary: "a network over the heads' logits and biases that corrects both",
         formula: "A + B + W2 leaky_relu(W1 [A; B] + b1) + b2, over heads; B the biases of the part",

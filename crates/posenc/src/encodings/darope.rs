@@ -214,6 +214,7 @@ impl Prepared for PreparedDarope<'_> {
 
 impl EncodingSpec for DaropeConfig {
     type Module = Darope;
+    const NAME: Option<&'static str> = Some("DaRoPE");
     const ABOUT: About = About {
         summary: "rotation by position in fast pairs, and by a coordinate that content sets in \
                   pairs that training does not turn once",

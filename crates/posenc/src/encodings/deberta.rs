@@ -246,6 +246,7 @@ impl Prepared for PreparedDeberta<'_> {
 
 impl EncodingSpec for DebertaConfig {
     type Module = Deberta;
+    const NAME: Option<&'static str> = Some("DeBERTa");
     const ABOUT: About = About {
         summary: "disentangled attention: separate products of queries and of keys with trained \
                   relative positions",

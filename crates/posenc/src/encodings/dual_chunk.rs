@@ -120,6 +120,7 @@ impl PositionalEncoding for DualChunk {
 
 impl EncodingSpec for DualChunkConfig {
     type Module = DualChunk;
+    const NAME: Option<&'static str> = Some("Dual Chunk");
     const ABOUT: About = About {
         summary: "rotary attention whose positions start anew in every chunk",
         formula: "RoPE by m mod c - n mod c; from the chunk before min(m mod c + c, s) - n mod c, \

@@ -224,6 +224,7 @@ impl BiasBlocks for Layer<'_> {
 
 impl EncodingSpec for FireConfig {
     type Module = Fire;
+    const NAME: Option<&'static str> = Some("FIRE");
     const ABOUT: About = About {
         summary: "a trained function of distance, measured in units of how far the query could \
                   look, as a bias per head",

@@ -206,6 +206,7 @@ impl Prepared for PreparedFope {
 
 impl EncodingSpec for FopeConfig {
     type Module = Fope;
+    const NAME: Option<&'static str> = Some("FoPE");
     const ABOUT: About = About {
         summary: "rotation whose every pair turns by several frequencies at once",
         formula: "Sin = sin(p Theta) (I + W), Cos = cos(p Theta) (I + V), theta >= 2 pi / L",

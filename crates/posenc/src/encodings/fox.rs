@@ -139,6 +139,7 @@ impl Prepared for PreparedFox<'_> {
 
 impl EncodingSpec for FoxConfig {
     type Module = Fox;
+    const NAME: Option<&'static str> = Some("FoX");
     const ABOUT: About = About {
         summary: "forget gates: a penalty on distance that every token sets for itself",
         formula: "logits + sum_{l=n+1..m} ln sigmoid(w.x_l + b)",

@@ -141,6 +141,7 @@ impl Prepared for PreparedGrapeA<'_> {
 
 impl EncodingSpec for GrapeAConfig {
     type Module = GrapeA;
+    const NAME: Option<&'static str> = Some("GRAPE-A");
     const ABOUT: About = About {
         summary: "ALiBi whose slope every key, or query, sets for itself",
         formula: "logits - (m - n) slope_h softplus(omega_h) softplus(u_h.k_n / (|u_h| sqrt(d)))",

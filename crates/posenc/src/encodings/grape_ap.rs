@@ -102,6 +102,7 @@ impl Prepared for PreparedGrapeAp<'_> {
 
 impl EncodingSpec for GrapeApConfig {
     type Module = GrapeAp;
+    const NAME: Option<&'static str> = Some("GRAPE-AP");
     const ABOUT: About = About {
         summary: "a penalty that adds up along the path from key to query",
         formula: "logits + slope_h sum_{l=n+1..m} ln sigmoid(p_m.R_l n(p_l) / w), n(p) = p / rms(p), \

@@ -236,6 +236,7 @@ impl Prepared for ByContent<'_> {
 
 impl EncodingSpec for GrapeMConfig {
     type Module = GrapeM;
+    const NAME: Option<&'static str> = Some("GRAPE-M");
     const ABOUT: About = About {
         summary: "rotation with trained frequencies, by the position or by phases that tokens add \
                   up",

@@ -111,6 +111,7 @@ impl BiasBlocks for &PreparedHardAlibi {
 
 impl EncodingSpec for HardAlibiConfig {
     type Module = HardAlibi;
+    const NAME: Option<&'static str> = Some("hard ALiBi");
     const ABOUT: About = About {
         summary: "some heads see only the last few tokens, the others see everything and no \
                   position",

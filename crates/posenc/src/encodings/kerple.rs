@@ -158,6 +158,7 @@ impl BiasBlocks for &PreparedKerple {
 
 impl EncodingSpec for KerpleConfig {
     type Module = Kerple;
+    const NAME: Option<&'static str> = Some("KERPLE");
     const ABOUT: About = About {
         summary: "a penalty on the logits that grows with the logarithm or a power of distance, \
                   shaped by two numbers per head",

@@ -134,6 +134,7 @@ impl Prepared for PreparedLearned {
 
 impl EncodingSpec for LearnedConfig {
     type Module = Learned;
+    const NAME: Option<&'static str> = Some("learned positions");
     const ABOUT: About = About {
         summary: "a trained vector per position, added to the input",
         formula: "x_p + table[p]",

@@ -125,6 +125,7 @@ impl Prepared for PreparedMobius {
 
 impl EncodingSpec for MobiusConfig {
     type Module = Mobius;
+    const NAME: Option<&'static str> = Some("Möbius");
     const ABOUT: About = About {
         summary: "rotary attention in which some heads turn by odd multiples of a half turn over \
                   the training length",

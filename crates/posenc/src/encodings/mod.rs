@@ -87,6 +87,9 @@ macro_rules! encodings {
         })+
 
         impl EncodingConfig {
+            /// Names for people by kind, where a kind declares one.
+            pub const NAMES: &[(&str, Option<&str>)] = &[$(($kind, $config::NAME)),+];
+
             /// The configuration of `kind` with its defaults, or, if a key has none, with the
             /// simplest value of that key. `None` if there is no such kind.
             pub fn example(kind: &str) -> Option<Self> {

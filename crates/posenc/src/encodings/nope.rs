@@ -44,6 +44,7 @@ impl PositionalEncoding for Nope {
 
 impl EncodingSpec for NopeConfig {
     type Module = Nope;
+    const NAME: Option<&'static str> = Some("NoPE");
     const ABOUT: About = About {
         summary: "no encoding of position; order is visible through the causal mask only",
         formula: "identity",

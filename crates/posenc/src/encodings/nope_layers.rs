@@ -163,6 +163,7 @@ impl Prepared for PreparedNopeLayers<'_> {
 
 impl EncodingSpec for NopeLayersConfig {
     type Module = NopeLayers;
+    const NAME: Option<&'static str> = Some("NoPE layers");
     const ABOUT: About = About {
         summary: "an encoding that every n-th layer does not use",
         formula: "the hooks of the part; identity in layers n, 2n, ...",

@@ -326,6 +326,7 @@ impl Prepared for PreparedPath<'_> {
 
 impl EncodingSpec for PathProductConfig {
     type Module = PathProduct;
+    const NAME: Option<&'static str> = Some("PaTH");
     const ABOUT: About = About {
         summary: "every token between key and query reflects what the query sees of the key",
         formula: "logits = q_m H_m ... H_(n+1) k_n / sqrt(E), H_t = I - beta_t w_t w_t^T",

@@ -122,6 +122,7 @@ impl Prepared for PreparedPope {
 
 impl EncodingSpec for PopeConfig {
     type Module = Pope;
+    const NAME: Option<&'static str> = Some("PoPE");
     const ABOUT: About = About {
         summary: "polar coordinates: each dimension of queries and keys is a length that content \
                   sets and an angle that position sets",

@@ -98,6 +98,7 @@ impl PositionalEncoding for Rerope {
 
 impl EncodingSpec for ReropeConfig {
     type Module = Rerope;
+    const NAME: Option<&'static str> = Some("ReRoPE");
     const ABOUT: About = About {
         summary: "rotary attention whose distance stops growing, or grows slower, beyond a window",
         formula: "RoPE by d for d <= w, else by w; leaky: by w + (d - w)/leak",

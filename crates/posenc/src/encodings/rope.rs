@@ -193,6 +193,7 @@ impl Prepared for PreparedRope {
 
 impl EncodingSpec for RopeConfig {
     type Module = Rope;
+    const NAME: Option<&'static str> = Some("RoPE");
     const ABOUT: About = About {
         summary: "rotation of queries and keys by their position",
         formula: "pair i rotates by p theta_i, theta_i = base^(-2i/r)",

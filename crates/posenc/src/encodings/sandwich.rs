@@ -120,6 +120,7 @@ impl BiasBlocks for &PreparedSandwich<'_> {
 
 impl EncodingSpec for SandwichConfig {
     type Module = Sandwich;
+    const NAME: Option<&'static str> = Some("Sandwich");
     const ABOUT: About = About {
         summary: "a fixed bias that falls off like the product of two sinusoidal encodings, \
                   flatter for later heads",

@@ -171,6 +171,7 @@ impl Prepared for PreparedSelectiveRope<'_> {
 
 impl EncodingSpec for SelectiveRopeConfig {
     type Module = SelectiveRope;
+    const NAME: Option<&'static str> = Some("Selective RoPE");
     const ABOUT: About = About {
         summary: "rotation of queries and keys by angles that every token adds to",
         formula: "pair i rotates by theta_i sum_{l<=p} phi_l, \

@@ -103,6 +103,7 @@ impl PositionalEncoding for SelfExtend {
 
 impl EncodingSpec for SelfExtendConfig {
     type Module = SelfExtend;
+    const NAME: Option<&'static str> = Some("SelfExtend");
     const ABOUT: About = About {
         summary: "rotary attention with exact distances in a window and distances between groups \
                   of tokens beyond it",

@@ -135,6 +135,7 @@ impl Prepared for PreparedShaw<'_> {
 
 impl EncodingSpec for ShawConfig {
     type Module = Shaw;
+    const NAME: Option<&'static str> = Some("Shaw");
     const ABOUT: About = About {
         summary: "trained vectors per clipped distance, added to keys and to values",
         formula: "q_m . (k_n + a_K[clip(n - m)])/sqrt(d), output + sum_n weight_mn a_V[clip(n - \

@@ -244,6 +244,7 @@ fn check_exclusive(names: &[&str], facts: &[Facts]) -> Result<(), ConfigError> {
 
 impl EncodingSpec for StackConfig {
     type Module = Stack;
+    const NAME: Option<&'static str> = Some("");
     const ABOUT: About = About {
         summary: "several encodings at once",
         formula: "hooks applied in order, biases added",

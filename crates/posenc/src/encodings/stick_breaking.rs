@@ -79,6 +79,7 @@ impl Prepared for PreparedStickBreaking {
 
 impl EncodingSpec for StickBreakingConfig {
     type Module = StickBreaking;
+    const NAME: Option<&'static str> = Some("stick-breaking");
     const ABOUT: About = About {
         summary: "every key, from the nearest on, takes a share of what is left",
         formula: "weight_mn = sigmoid(z_mn) prod_{n<l<m} (1 - sigmoid(z_ml)); the rest to m itself",

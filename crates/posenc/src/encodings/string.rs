@@ -98,6 +98,7 @@ impl PositionalEncoding for Shifted {
 
 impl EncodingSpec for ShiftedConfig {
     type Module = Shifted;
+    const NAME: Option<&'static str> = Some("STRING");
     const ABOUT: About = About {
         summary: "rotary attention that reads far pairs by the distances that training saw most",
         formula: "RoPE by d for d < S, else by d - S + W",

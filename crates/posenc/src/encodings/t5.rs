@@ -166,6 +166,7 @@ impl BiasBlocks for &PreparedT5<'_> {
 
 impl EncodingSpec for T5Config {
     type Module = T5;
+    const NAME: Option<&'static str> = Some("T5 bias");
     const ABOUT: About = About {
         summary: "a trained bias per head and bucket of distance, buckets growing with the \
                   logarithm",

@@ -144,6 +144,7 @@ impl Prepared for PreparedTransformerXl<'_> {
 
 impl EncodingSpec for TransformerXlConfig {
     type Module = TransformerXl;
+    const NAME: Option<&'static str> = Some("Transformer-XL");
     const ABOUT: About = About {
         summary: "separate products of queries with keys and with a projected sinusoid of the \
                   distance, each with a trained bias on the query",

@@ -149,6 +149,7 @@ impl Prepared for PreparedWall<'_> {
 
 impl EncodingSpec for WallConfig {
     type Module = Wall;
+    const NAME: Option<&'static str> = Some("Wall");
     const ABOUT: About = About {
         summary: "every channel of queries and keys decays with distance at a rate that tokens set",
         formula: "logits = sum_e q_me k_ne prod_{l=n+1..m} sigmoid(W x_l + b)_e / sqrt(E)",

@@ -148,6 +148,7 @@ impl Prepared for PreparedWavePrune {
 
 impl EncodingSpec for WavePruneConfig {
     type Module = WavePrune;
+    const NAME: Option<&'static str> = Some("WavePrune");
     const ABOUT: About = About {
         summary: "rotary attention in which each pair of dimensions counts for one turn, and for \
                   no key beyond it",

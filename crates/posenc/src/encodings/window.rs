@@ -73,6 +73,7 @@ impl Prepared for PreparedWindow {
 
 impl EncodingSpec for WindowConfig {
     type Module = Window;
+    const NAME: Option<&'static str> = Some("sliding window");
     const ABOUT: About = About {
         summary: "a sliding window: each query sees the keys just before it, and the first few of \
                   the sequence (attention sinks)",

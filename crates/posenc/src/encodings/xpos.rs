@@ -175,6 +175,7 @@ impl Prepared for PreparedXpos {
 
 impl EncodingSpec for XposConfig {
     type Module = Xpos;
+    const NAME: Option<&'static str> = Some("xPos");
     const ABOUT: About = About {
         summary: "rotation of queries and keys whose product also decays with distance, slower \
                   pairs less",

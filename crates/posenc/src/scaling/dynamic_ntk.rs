@@ -30,6 +30,7 @@ impl Default for DynamicNtkScaling {
 }
 
 impl Scaling for DynamicNtkScaling {
+    const NAME: Option<&'static str> = Some("dynamic NTK");
     const READS_LENGTH: bool = true;
     const READS_BASE: bool = true;
 

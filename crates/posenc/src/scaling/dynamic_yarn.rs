@@ -44,6 +44,7 @@ impl Default for DynamicYarnScaling {
 }
 
 impl Scaling for DynamicYarnScaling {
+    const NAME: Option<&'static str> = Some("dynamic YaRN");
     const READS_LENGTH: bool = true;
     const READS_BASE: bool = true;
 

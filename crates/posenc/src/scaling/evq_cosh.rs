@@ -42,6 +42,7 @@ impl EvqCoshScaling {
 }
 
 impl Scaling for EvqCoshScaling {
+    const NAME: Option<&'static str> = Some("EVQ-cosh");
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {

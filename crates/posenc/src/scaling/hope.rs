@@ -20,6 +20,8 @@ pub struct HopeScaling {
 }
 
 impl Scaling for HopeScaling {
+    const NAME: Option<&'static str> = Some("HoPE");
+
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let length = self.original_max_position_embeddings.value();
         let kept = |theta: &f64| {

@@ -18,6 +18,8 @@ pub struct LinearScaling {
 }
 
 impl Scaling for LinearScaling {
+    const NAME: Option<&'static str> = Some("position interpolation");
+
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let factor = self.factor.value();
         Frequencies::new(plain.inv_freq.iter().map(|theta| theta / factor).collect())

@@ -35,6 +35,8 @@ impl Default for Llama3Scaling {
 }
 
 impl Scaling for Llama3Scaling {
+    const NAME: Option<&'static str> = Some("Llama 3");
+
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let original = self.original_max_position_embeddings.value();
         let (low, high) = (self.low_freq_factor, self.high_freq_factor);

@@ -31,6 +31,7 @@ pub struct LongropeScaling {
 }
 
 impl Scaling for LongropeScaling {
+    const NAME: Option<&'static str> = Some("LongRoPE");
     const READS_LENGTH: bool = true;
 
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {

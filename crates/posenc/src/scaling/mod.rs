@@ -52,6 +52,8 @@ pub struct Unscaled {
 
 /// A rescaling of rotary frequencies.
 pub trait Scaling {
+    /// Its name for people, as [`EncodingSpec::NAME`](crate::spec::EncodingSpec::NAME).
+    const NAME: Option<&'static str> = None;
     /// Whether the frequencies depend on the length of the forward pass.
     const READS_LENGTH: bool = false;
     /// Whether the formula reads the base and not only the frequencies.
@@ -103,6 +105,9 @@ macro_rules! scalings {
         }
 
         impl RopeScaling {
+            /// Names for people by kind, where a kind declares one.
+            pub const NAMES: &[(&str, Option<&str>)] = &[$(($kind, $config::NAME)),+];
+
             /// Replaces every default that depends on lengths: `original_max_position_embeddings`
             /// and `factor = "auto"`.
             pub fn resolve(&mut self, lengths: &Lengths) {

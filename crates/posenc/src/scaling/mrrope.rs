@@ -56,6 +56,7 @@ impl Default for MrropeScaling {
 }
 
 impl Scaling for MrropeScaling {
+    const NAME: Option<&'static str> = Some("MrRoPE");
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {

@@ -19,6 +19,7 @@ pub struct NtkScaling {
 }
 
 impl Scaling for NtkScaling {
+    const NAME: Option<&'static str> = Some("NTK");
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {

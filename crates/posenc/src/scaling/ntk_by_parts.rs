@@ -36,6 +36,8 @@ impl Default for NtkByPartsScaling {
 }
 
 impl Scaling for NtkByPartsScaling {
+    const NAME: Option<&'static str> = Some("NTK by parts");
+
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let original = self.original_max_position_embeddings.value();
         let ramp = |theta| {

@@ -20,6 +20,8 @@ pub struct ResonanceScaling {
 }
 
 impl Scaling for ResonanceScaling {
+    const NAME: Option<&'static str> = Some("Resonance");
+
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let pairs = plain.inv_freq.len();
         if let Some(periods) = &self.periods {

@@ -129,6 +129,7 @@ impl YarnScaling {
 }
 
 impl Scaling for YarnScaling {
+    const NAME: Option<&'static str> = Some("YaRN");
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {

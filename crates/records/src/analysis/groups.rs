@@ -18,10 +18,8 @@ pub const TRAINED: &str = "trained";
 
 /// Runs that differ only by seed.
 pub struct Group<'a> {
-    /// Name in tables: values on the axes, and what differs where those are equal.
-    pub name: String,
-    /// The values on the axes without their keys, as claims and baselines may name the method.
-    pub plain: String,
+    /// Its names.
+    pub named: naming::Named,
     /// By seed, each once.
     pub runs: Vec<Run<'a>>,
     /// What every variant evaluates, the trained encoding first.
@@ -145,14 +143,12 @@ pub fn groups<'a>(
     }
     let method_specs: Vec<Spec> = pools.iter().map(|(_, pool)| specs.of(pool[0])).collect();
     let first: Vec<&RunRecord> = pools.iter().map(|(_, pool)| pool[0]).collect();
-    let names = naming::groups(&first, &method_specs, notes);
+    let names = naming::groups(&first, &method_specs, specs.names, notes);
     let pools = pools.into_iter().map(|(_, pool)| pool);
     pools
         .zip(names)
         .zip(method_specs)
-        .map(|((pool, (name, plain)), spec)| {
-            group(&pool, name, plain, spec, &attached, order, notes)
-        })
+        .map(|((pool, named), spec)| group(&pool, named, spec, &attached, order, notes))
         .collect()
 }
 
@@ -210,8 +206,7 @@ fn eval_of(record: &RunRecord) -> Option<&Map<String, Value>> {
 
 fn group<'a>(
     pool: &[&'a RunRecord],
-    name: String,
-    plain: String,
+    named: naming::Named,
     spec: Spec,
     attached: &Attached<'a>,
     order: &[String],
@@ -269,8 +264,7 @@ fn group<'a>(
     // The sort is stable: variants without a rank stay in the order of their definition.
     variants.sort_by_key(|v| (v.name != TRAINED, rank(&v.name)));
     Group {
-        name,
-        plain,
+        named,
         runs,
         variants,
         spec,

@@ -4,6 +4,7 @@
 //! ([`RunRecord::method_spec`]), within one experiment. Two runs with the same identity and the
 //! same seed have the same run id, so they are one run.
 
+use crate::names::Names;
 use crate::record::RunRecord;
 use crate::spec::{Spec, warm_start, warm_start_mut};
 use serde_json::Value;
@@ -15,6 +16,8 @@ const LONGEST_CHAIN: usize = 16;
 /// Looks up method specs, resolving warm starts of records that do not hold their start's method.
 pub struct MethodSpecs<'a> {
     by_id: HashMap<&'a str, &'a RunRecord>,
+    /// Names of kinds for people.
+    pub names: Names,
 }
 
 impl<'a> MethodSpecs<'a> {
@@ -23,7 +26,13 @@ impl<'a> MethodSpecs<'a> {
         let trained = records.iter().filter(|r| r.evaluation_of.is_none());
         Self {
             by_id: trained.map(|r| (r.run_id.as_str(), *r)).collect(),
+            names: Names::default(),
         }
+    }
+
+    /// The same, for tables with these names.
+    pub fn named(self, names: Names) -> Self {
+        Self { names, ..self }
     }
 
     /// The method of a run.

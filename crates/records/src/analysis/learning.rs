@@ -78,7 +78,7 @@ impl Setting<'_> {
         let text = |method: &Method| {
             let change = self.learning(method).estimate?;
             let (change, _) = difference_parts(metric, &change);
-            Some(format!("{} ({change})", name(&method.name, 60)))
+            Some(format!("{} ({change})", name(&method.title, 60)))
         };
         let still: Vec<String> = still.filter_map(text).collect();
         let kind = if of_difference(metric) == metric {

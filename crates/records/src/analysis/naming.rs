@@ -1,7 +1,8 @@
 //! Names of methods: their values on the axes, and where those are equal the settings that differ.
 
+use crate::names::{Detail, Names};
 use crate::record::{Label, RunRecord};
-use crate::spec::{Spec, is_derived, settings};
+use crate::spec::{Spec, flatten, is_derived, settings};
 use crate::text::{self, short_hash};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +10,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Longest name of a method before its variant, in characters.
 const LONGEST_NAME: usize = 120;
 
-/// Name of every group of a setting, and the same without the keys of labels. `first`: a run of
-/// each group; `specs`: their identities, all different within an experiment.
+/// The names of a method.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// In files for programs: values on the axes, and what differs where those are equal.
+    pub name: String,
+    /// The values on the axes without their keys, as claims and baselines may name the method.
+    pub plain: String,
+    /// For people: `RoPE, YaRN`.
+    pub title: String,
+}
+
+/// The names of every group of a setting. `first`: a run of each group; `specs`: their identities,
+/// all different within an experiment; `kinds`: names of kinds.
 pub fn groups(
     first: &[&RunRecord],
     specs: &[Spec],
+    kinds: Names,
     notes: &mut Vec<String>,
-) -> Vec<(String, String)> {
+) -> Vec<Named> {
     let shared = shared_task_labels(first);
     let several_experiments = first
         .iter()
@@ -33,11 +46,61 @@ pub fn groups(
             name
         }
     };
-    let mut names: Vec<String> = first.iter().map(|run| named(run, &with_keys)).collect();
+    let exactly = |labels: &[&Label]| with_keys(labels, None);
+    let mut names: Vec<String> = first.iter().map(|run| named(run, &exactly)).collect();
     let plain = first.iter().map(|run| named(run, &without_keys));
     let plain: Vec<String> = plain.collect();
+    let exact = names.clone();
     tell_apart(&mut names, first, specs, notes);
-    names.into_iter().zip(plain).collect()
+    let titles = titles(first, |at, detail| {
+        let words = |labels: &[&Label]| with_keys(labels, Some((kinds, detail)));
+        // What tells equal names apart follows them.
+        let more = names[at].strip_prefix(exact[at].as_str());
+        named(first[at], &words) + more.unwrap_or_default()
+    });
+    let all = names.iter().zip(plain).zip(titles);
+    let all = all.map(|((name, plain), title)| Named {
+        // Names that words do not tell apart are exact.
+        title: title.unwrap_or_else(|| name.clone()),
+        name: name.clone(),
+        plain,
+    });
+    all.collect()
+}
+
+/// A title for every run: with the settings that differ where brief ones are equal, none where
+/// those are equal, too.
+fn titles(
+    first: &[&RunRecord],
+    titled: impl Fn(usize, Detail<'_>) -> String,
+) -> Vec<Option<String>> {
+    let leaves = |run: &&RunRecord| {
+        let mut all = BTreeMap::new();
+        let labels = run.labels.iter();
+        labels.for_each(|label| flatten("", &label.value, &mut all));
+        all
+    };
+    let leaves: Vec<BTreeMap<String, String>> = first.iter().map(leaves).collect();
+    let brief: Vec<String> = (0..first.len())
+        .map(|at| titled(at, Detail::Brief))
+        .collect();
+    let longer = brief.iter().zip(&leaves).enumerate();
+    let longer = longer.map(|(at, (title, own))| {
+        let alike = brief.iter().zip(&leaves);
+        let alike = alike.filter(|(other, leaves)| *other == title && *leaves != own);
+        let alike: Vec<&BTreeMap<String, String>> = alike.map(|(_, leaves)| leaves).collect();
+        let differs = |(path, value): &(&String, &String)| {
+            alike.iter().any(|other| other.get(*path) != Some(*value))
+        };
+        let paths = own.iter().filter(differs).map(|(path, _)| path.clone());
+        titled(at, Detail::With(&paths.collect()))
+    });
+    let longer: Vec<String> = longer.collect();
+    let is_alone = |title: &String| longer.iter().filter(|other| *other == title).count() == 1;
+    let all = longer
+        .iter()
+        .map(|title| is_alone(title).then(|| title.clone()));
+    all.collect()
 }
 
 /// The keys of the labels that name the methods, such as `pe` or `base, steps`; `method` where the
@@ -107,10 +170,13 @@ fn is_bare(label: &Label) -> bool {
         || matches!(label.key.as_str(), "model.pe" | "model.positions" | "task")
 }
 
-/// `rope, base = 100`
-fn with_keys(labels: &[&Label]) -> String {
+/// `rope, base = 100`; with names of kinds `RoPE, base = 100`.
+fn with_keys(labels: &[&Label], words: Option<(Names, Detail<'_>)>) -> String {
     let shown = |label: &&Label| {
-        let value = text::name(&label.text, 80);
+        let value = match words {
+            Some((kinds, detail)) => kinds.label(label, detail),
+            None => text::name(&label.text, 80),
+        };
         if is_bare(label) {
             return value;
         }

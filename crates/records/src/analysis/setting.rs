@@ -47,10 +47,12 @@ pub struct Setting<'a> {
 
 /// A row: runs of one group, tested under one variant.
 pub struct Method {
-    /// Its name in tables.
+    /// Its name in files for programs.
     pub name: String,
     /// The name without the keys of labels, as claims and baselines may write it.
     pub plain: String,
+    /// Its name for people, in tables and figures.
+    pub title: String,
     /// What its row says of the training after the name: ` [lr = 0.003]`, or nothing.
     pub training: String,
     /// Place in [`Setting::groups`].
@@ -60,10 +62,12 @@ pub struct Method {
 }
 
 impl Setting<'_> {
-    /// The method of that name; by its name without the keys of labels where only one has it.
+    /// The method of that name or title; by its name without the keys of labels where only one has
+    /// it.
     pub fn method(&self, name: &str) -> Option<&Method> {
         let mut plain = self.methods.iter().filter(|m| m.plain == name);
         let exact = self.methods.iter().find(|m| m.name == name);
+        let exact = exact.or_else(|| self.methods.iter().find(|m| m.title == name));
         exact.or_else(|| plain.next().filter(|_| plain.next().is_none()))
     }
 
@@ -121,9 +125,9 @@ impl Setting<'_> {
         for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
             let text = metric::definition(&run.task, metric);
             match texts.iter_mut().find(|(other, _)| *other == text) {
-                Some((_, names)) if names.contains(&group.name) => {}
-                Some((_, names)) => names.push(group.name.clone()),
-                None => texts.push((text, vec![group.name.clone()])),
+                Some((_, names)) if names.contains(&group.named.title) => {}
+                Some((_, names)) => names.push(group.named.title.clone()),
+                None => texts.push((text, vec![group.named.title.clone()])),
             }
         }
         if let [] | [_] = texts[..] {
@@ -327,27 +331,31 @@ fn setting<'a>(
     let trainings = varied::suffixes(&groups);
     notes.extend(varied::tried_notes(&groups, &name));
     let mut methods = Vec::new();
-    let mut taken = BTreeSet::new();
+    let (mut taken, mut titles) = (BTreeSet::new(), BTreeSet::new());
     for (index, group) in groups.iter().enumerate() {
         for variant in &group.variants {
-            let named = |name: &str| {
-                if variant.name == TRAINED {
-                    name.to_owned()
-                } else {
-                    format!("{name} + {}", text::name(&variant.name, 60))
-                }
+            let named = |name: &str, variant_name: &str| match variant.name.as_str() {
+                TRAINED => name.to_owned(),
+                _ => format!("{name} + {}", text::name(variant_name, 60)),
             };
-            let (mut name, plain) = (named(&group.name), named(&group.plain));
+            let (name, plain) = (&group.named.name, &group.named.plain);
+            let (name, plain) = (named(name, &variant.name), named(plain, &variant.name));
+            let title = named(&group.named.title, &specs.names.variant(&variant.name));
             // Names that differ only in what was cut from them are still two methods.
-            while !taken.insert(name.clone()) {
-                name = format!(
-                    "{name} [run {}]",
-                    group.runs.first().map_or("", |run| short_hash(&run.run_id))
-                );
-            }
+            let alone = |mut name: String, taken: &mut BTreeSet<String>| {
+                while !taken.insert(name.clone()) {
+                    let run = group.runs.first();
+                    let run = run.map_or("", |run| short_hash(&run.run_id));
+                    name = format!("{name} [run {run}]");
+                }
+                name
+            };
+            let name = alone(name, &mut taken);
+            let title = alone(title, &mut titles);
             methods.push(Method {
                 name,
                 plain,
+                title,
                 training: trainings[index].clone(),
                 group: index,
                 variant: variant.name.clone(),

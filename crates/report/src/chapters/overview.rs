@@ -34,7 +34,7 @@ pub(crate) fn chapter(
     let mut tables = vec![reach(&columns, &rows, &left)];
     tables.extend(multiple(&columns).map(|k| kept(&columns, &rows, k)));
     for table in &mut tables {
-        lead_to_pages(table, &columns, pages);
+        lead_to_pages(table, &columns, &rows, pages);
     }
     Some(Chapter {
         name: "Overview".into(),
@@ -68,6 +68,25 @@ fn rows<'c>(columns: &Columns<'c, '_>) -> (Vec<&'c str>, usize) {
     (names, left)
 }
 
+/// The title of each method where it is first; its name where two have one title.
+fn titles(columns: &Columns<'_, '_>, names: &[&str]) -> Vec<String> {
+    let title = |name: &&str| {
+        let mut methods = columns.iter().flat_map(|(s, _)| &s.methods);
+        let method = methods.find(|m| m.name == **name);
+        method.map_or_else(|| (*name).to_owned(), |method| method.title.clone())
+    };
+    let all: Vec<String> = names.iter().map(title).collect();
+    let is_alone = |title: &String| all.iter().filter(|other| *other == title).count() == 1;
+    let each = all
+        .iter()
+        .zip(names)
+        .map(|(title, name)| match is_alone(title) {
+            true => title.clone(),
+            false => (*name).to_owned(),
+        });
+    each.collect()
+}
+
 fn matrix(
     columns: &Columns<'_, '_>,
     rows: &[&str],
@@ -75,7 +94,8 @@ fn matrix(
 ) -> Table {
     let heading = |(s, _): &(&Setting<'_>, &Section)| s.name.clone();
     let link = |(_, section): &(&Setting<'_>, &Section)| Some(format!("#{}", section.slug));
-    let row = |name: &&str| -> Vec<Cell> {
+    let titles = titles(columns, rows);
+    let row = |(name, title): (&&str, String)| -> Vec<Cell> {
         let cells = columns.iter().map(|(setting, _)| {
             let method = setting.methods.iter().find(|m| m.name == **name);
             method.map_or_else(
@@ -91,7 +111,7 @@ fn matrix(
                 },
             )
         });
-        std::iter::once(Cell::from(*name)).chain(cells).collect()
+        std::iter::once(Cell::from(title)).chain(cells).collect()
     };
     let first = std::iter::once("method".to_owned());
     Table {
@@ -99,20 +119,22 @@ fn matrix(
         column_links: std::iter::once(None)
             .chain(columns.iter().map(link))
             .collect(),
-        rows: rows.iter().map(row).collect(),
+        rows: rows.iter().zip(titles).map(row).collect(),
         layout: Layout::Heat,
         ..Table::default()
     }
 }
 
 /// Links each cell of a matrix to the page of the experiment that has the method.
-fn lead_to_pages(table: &mut Table, columns: &Columns<'_, '_>, pages: &[ExperimentPage]) {
-    for row in &mut table.rows {
-        let Some((name, cells)) = row.split_first_mut() else {
-            continue;
-        };
-        for (cell, (setting, _)) in cells.iter_mut().zip(columns) {
-            let method = setting.methods.iter().find(|m| m.name == name.text);
+fn lead_to_pages(
+    table: &mut Table,
+    columns: &Columns<'_, '_>,
+    names: &[&str],
+    pages: &[ExperimentPage],
+) {
+    for (row, name) in table.rows.iter_mut().zip(names) {
+        for (cell, (setting, _)) in row.iter_mut().skip(1).zip(columns) {
+            let method = setting.methods.iter().find(|m| m.name == **name);
             let run = method.and_then(|m| setting.groups[m.group].runs.first());
             cell.page = run.and_then(|run| pages::link(pages, &run.experiment, setting.task));
         }

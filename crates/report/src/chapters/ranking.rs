@@ -39,7 +39,7 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let text = |values: &[f64]| seeds_text(values).unwrap_or_else(|| "-".into());
     let shown: Vec<String> = rows
         .iter()
-        .map(|row| format!("{} {}", row.name, text(&row.by_seed)))
+        .map(|row| format!("{} {}", row.title, text(&row.by_seed)))
         .collect();
     Some(Chapter {
         name: "Over the tasks".into(),
@@ -56,7 +56,7 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
 
 /// A method's ranks.
 struct Ranked<'a> {
-    name: &'a str,
+    title: &'a str,
     /// Mean reciprocal rank over tasks, by seed.
     by_seed: Vec<f64>,
     /// Mean rank over seeds, by task.
@@ -64,7 +64,7 @@ struct Ranked<'a> {
 }
 
 /// The ranks of every method, the best one first.
-fn ranked<'a>(settings: &[&Setting<'_>], names: &'a [String], seeds: &[u64]) -> Vec<Ranked<'a>> {
+fn ranked<'a>(settings: &[&'a Setting<'_>], names: &'a [String], seeds: &[u64]) -> Vec<Ranked<'a>> {
     // By setting, seed and method.
     let ranks: Vec<Vec<Vec<f64>>> = settings
         .iter()
@@ -80,7 +80,7 @@ fn ranked<'a>(settings: &[&Setting<'_>], names: &'a [String], seeds: &[u64]) -> 
             stats::mean(&all).unwrap_or(f64::NAN)
         };
         Ranked {
-            name,
+            title: method(settings[0], name).map_or(name, |m| &m.title),
             by_seed: (0..seeds.len()).filter_map(of_seed).collect(),
             by_task: ranks.iter().map(of_task).collect(),
         }
@@ -99,7 +99,7 @@ fn table(settings: &[&Setting<'_>], rows: &[Ranked<'_>], seeds: usize) -> Table 
     };
     let row = |row: &Ranked<'_>| {
         let mrr = seeds_text(&row.by_seed).unwrap_or_else(|| "-".into());
-        let start = [Cell::from(row.name), Cell::from(mrr)].into_iter();
+        let start = [Cell::from(row.title), Cell::from(mrr)].into_iter();
         let ranks = row
             .by_task
             .iter()

@@ -76,8 +76,8 @@ pub(super) fn method_pairs<'s, 'a>(
 ) -> MethodPairs<'s, 'a> {
     let spec = |group: &Group<'_>| canonical_text(&group.spec);
     let rules: [&dyn Fn(&Group<'_>) -> String; 3] =
-        [&spec, &|group| group.name.clone(), &|group| {
-            group.plain.clone()
+        [&spec, &|group| group.named.name.clone(), &|group| {
+            group.named.plain.clone()
         }];
     let mut partner: Vec<Option<usize>> = vec![None; first.groups.len()];
     for key in rules {

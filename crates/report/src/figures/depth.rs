@@ -33,7 +33,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             .map_or(f64::NAN, |e| e.mean)
     };
     let grid = |&m: &usize| Grid {
-        name: setting.methods[m].name.clone(),
+        name: setting.methods[m].title.clone(),
         texts: Vec::new(),
         values: depths
             .iter()

@@ -53,7 +53,7 @@ fn figure(setting: &Setting<'_>) -> Figure {
         x_label: format!("test length ({})", setting.task.unit),
         y_label: axis(setting).into(),
         columns: setting.headings().collect(),
-        rows: setting.methods.iter().map(|m| m.name.clone()).collect(),
+        rows: setting.methods.iter().map(|m| m.title.clone()).collect(),
         grids: vec![Grid {
             name: String::new(),
             values: colours,

@@ -52,7 +52,7 @@ impl<'n> Named<'n> {
     /// A method of the setting: one key in all figures.
     pub(super) fn method(setting: &'n Setting<'_>, method: usize, style: usize) -> Self {
         Self {
-            name: &setting.methods[method].name,
+            name: &setting.methods[method].title,
             key: key(method),
             style,
         }

@@ -55,7 +55,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         let group = &setting.groups[at];
         let method = setting.methods.iter().position(|m| m.group == at);
         let named = Named {
-            name: &group.name,
+            name: &group.named.title,
             key: method.map_or_else(String::new, key),
             style,
         };

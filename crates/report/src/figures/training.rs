@@ -27,7 +27,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         // The key of the group's first method: it hides the training with the scores.
         let method = setting.methods.iter().position(|m| m.group == at);
         let named = Named {
-            name: &group.name,
+            name: &group.named.title,
             key: method.map_or_else(String::new, key),
             style,
         };

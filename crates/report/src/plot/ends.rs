@@ -1,13 +1,13 @@
-//! Names at the right ends of lines, in pages.
+//! Names at the right ends of lines.
 
 use super::page;
 use super::pen::{Font, Pen, Spot, TO_BASELINE};
 use super::series::Series;
-use super::style::{LineStyle, MUTED, TEXT, text_width};
+use super::style::{DOTS, INK, LineStyle, MUTED, TEXT, text_width};
 
 /// Most names beside a figure, and the longest one, in characters.
-const MOST: usize = 14;
-const LONGEST: usize = 30;
+const MOST: usize = 16;
+const LONGEST: usize = 36;
 /// From name to name.
 const STEP: f64 = 15.0;
 /// From the axes to a name, across which a thin line leads to it.
@@ -18,6 +18,8 @@ const LEAD: (f64, f64) = (6.0, 22.0);
 pub(super) struct Ends<'a> {
     /// The line and its place in the plot, and the height at which it ends.
     named: Vec<(usize, &'a Series, f64)>,
+    /// Name and height of the horizontal reference, in files.
+    reference: Option<(&'a str, f64)>,
 }
 
 impl<'a> Ends<'a> {
@@ -33,40 +35,77 @@ impl<'a> Ends<'a> {
         let fits = named.len() <= MOST
             && (named.iter()).all(|(_, series, _)| series.name.chars().count() <= LONGEST);
         match fits {
-            true => Self { named },
+            true => Self {
+                named,
+                reference: None,
+            },
             false => Self::default(),
         }
     }
 
+    /// With the name of the horizontal reference, if other names are there.
+    pub(super) fn with_reference(self, reference: Option<(&'a str, f64)>) -> Self {
+        let reference = reference.filter(|(name, _)| !self.named.is_empty() && !name.is_empty());
+        Self { reference, ..self }
+    }
+
+    /// Whether the reference has its name there.
+    pub(super) fn names_reference(&self) -> bool {
+        self.reference.is_some()
+    }
+
+    /// Whether a line has its name at its end.
+    pub(super) fn names(&self, line: usize) -> bool {
+        self.named.iter().any(|(index, ..)| *index == line)
+    }
+
     /// The width of names and of what leads to them.
     pub(super) fn width(&self) -> f64 {
-        let names = self.named.iter();
-        let widths = names.map(|(_, series, _)| LEAD.1 + text_width(&series.name, TEXT));
+        let names = self.named.iter().map(|(_, series, _)| series.name.as_str());
+        let names = names.chain(self.reference.map(|(name, _)| name));
+        let widths = names.map(|name| LEAD.1 + text_width(name, TEXT));
         widths.fold(0.0, f64::max)
+    }
+
+    /// The attribute by which the style sheet leaves room for the names beside a figure of a page:
+    /// its share of the width of both.
+    pub(super) fn beside(&self, width: f64) -> String {
+        let names = (self.width() - 12.0).max(0.0);
+        format!(" style=\"--share:{:.3}\"", width / (width + names))
     }
 
     /// Draws the names as near to the ends as they can stand, between `top` and `bottom`. The
     /// script places them again where the lines move.
     pub(super) fn draw(&self, pen: &mut Pen, right: f64, (top, bottom): Spot) {
-        let mut named: Vec<_> = self.named.iter().collect();
+        let lines = self.named.iter();
+        let lines =
+            lines.map(|(index, series, y)| (Some((index, series)), series.name.as_str(), *y));
+        let reference = self.reference.map(|(name, y)| (None, name, y));
+        let mut named: Vec<_> = lines.chain(reference).collect();
         named.sort_by(|a, b| a.2.total_cmp(&b.2));
-        let heights: Vec<f64> = named.iter().map(|(_, _, y)| *y).collect();
-        for ((index, series, y), at) in named.into_iter().zip(spread(&heights, top, bottom)) {
-            let look = LineStyle::of(series.style);
-            let key = page::key(series, *index);
-            let classes = page::classes(series.style);
-            pen.begin(&format!("class=\"end {classes}\" data-m=\"{key}\""));
-            let lead = [(right + LEAD.0, *y), (right + LEAD.1 - 5.0, at)];
-            pen.polyline(&lead, look.color, 1.0, &[]);
-            let font = match series.points.is_empty() {
-                true => Font {
-                    color: MUTED,
-                    ..Font::START
-                },
-                false => Font::START,
+        let heights: Vec<f64> = named.iter().map(|(.., y)| *y).collect();
+        for ((line, name, y), at) in named.into_iter().zip(spread(&heights, top, bottom)) {
+            let is_empty = line.is_none_or(|(_, series)| series.points.is_empty());
+            let font = Font {
+                color: if is_empty { MUTED } else { INK },
+                ..Font::START
             };
-            pen.text((right + LEAD.1, at + TO_BASELINE), &series.name, &font);
-            pen.end();
+            let lead = [(right + LEAD.0, y), (right + LEAD.1 - 5.0, at)];
+            let place = (right + LEAD.1, at + TO_BASELINE);
+            match line {
+                Some((index, series)) => {
+                    let key = page::key(series, *index);
+                    let classes = page::classes(series.style);
+                    pen.begin(&format!("class=\"end {classes}\" data-m=\"{key}\""));
+                    pen.polyline(&lead, LineStyle::of(series.style).color, 1.0, &[]);
+                    pen.text(place, name, &font);
+                    pen.end();
+                }
+                None => {
+                    pen.polyline(&lead, MUTED, 1.0, &DOTS);
+                    pen.text(place, name, &font);
+                }
+            }
         }
     }
 }

@@ -81,9 +81,9 @@ pub(super) struct Legend<'a> {
 }
 
 impl<'a> Legend<'a> {
-    pub(super) fn new(heading: &str, series: &'a [Series], reference: Option<&str>) -> Self {
+    pub(super) fn new(heading: &str, series: Vec<&'a Series>, reference: Option<&str>) -> Self {
         let broken = |text: &str| wrapped(&name(text, LEGEND_CHARS), LEGEND_LINE);
-        let series = series.iter().map(|s| (broken(&s.name), Some(s)));
+        let series = series.into_iter().map(|s| (broken(&s.name), Some(s)));
         let reference = reference
             .filter(|name| !name.is_empty())
             .map(|name| (broken(name), None));

@@ -13,6 +13,8 @@ const LARGEST_CELL: f64 = 48.0;
 /// Width of the colour bar, and the rectangles it is made of.
 const BAR: f64 = 14.0;
 const BAR_STEPS: usize = 64;
+/// Room for the labels of the columns.
+const BELOW: f64 = 58.0;
 
 /// A matrix as colours, first row on top.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +35,8 @@ pub struct Heatmap {
     pub range: Option<(f64, f64)>,
     /// A vertical and a horizontal dashed line before this column and row, and their name.
     pub reference: Option<(usize, String)>,
+    /// Width and height of the file; as its parts need where it is none.
+    pub size: Option<(f64, f64)>,
 }
 
 impl Heatmap {
@@ -50,16 +54,8 @@ impl Heatmap {
             y_label: &self.y_label,
             has_reference: self.reference.is_some(),
         };
-        let side = (SIDE / cells.rows.max(cells.cols).max(1) as f64).min(LARGEST_CELL);
         let left = MARGIN + text_width(&self.values.len().to_string(), TEXT).max(24.0) + 8.0;
         let top = head.height();
-        let area = Area {
-            side,
-            left,
-            top,
-            right: left + side * cells.cols as f64,
-            bottom: top + side * cells.rows as f64,
-        };
         let range = value_range(self.range, &cells.values);
         let scale = Axis::linear(range, 5);
         let bar_labels = scale
@@ -67,10 +63,26 @@ impl Heatmap {
             .iter()
             .map(|t| text_width(&t.label, TEXT))
             .fold(text_width(&self.value_label, TEXT) - MARGIN, f64::max);
-        let width = (area.right + 24.0 + BAR + 8.0 + bar_labels + MARGIN)
+        let bar = 24.0 + BAR + 8.0 + bar_labels + MARGIN;
+        let [rows, cols] = [cells.rows, cells.cols].map(|count| count.max(1) as f64);
+        let side = match self.size {
+            None => SIDE / rows.max(cols),
+            Some((width, height)) => {
+                ((width - left - bar) / cols).min((height - top - BELOW) / rows)
+            }
+        };
+        let side = side.min(LARGEST_CELL);
+        let area = Area {
+            side,
+            left,
+            top,
+            right: left + side * cells.cols as f64,
+            bottom: top + side * cells.rows as f64,
+        };
+        let width = (area.right + bar)
             .max(left + text_width(&self.title, TITLE) * 1.1 + MARGIN)
             .ceil();
-        let height = (area.bottom + 58.0).max(top + 120.0).ceil();
+        let height = (area.bottom + BELOW).max(top + 120.0).ceil();
 
         let mut pen = Pen::new(Target::File);
         head.draw(&mut pen, left);
@@ -79,7 +91,7 @@ impl Heatmap {
         self.draw_reference(&mut pen, &area, cells.block);
         self.draw_bar(&mut pen, &area, &scale, range);
         let name = described(&self.title, &self.subtitle);
-        pen.svg((width, height), &name, "")
+        pen.svg(self.size.unwrap_or((width, height)), &name, "")
     }
 
     fn columns(&self) -> usize {

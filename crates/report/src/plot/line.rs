@@ -16,6 +16,8 @@ use super::style::{
 /// Width and height of the axes of a file, and of a figure that fills the column of a page.
 const FILE: Spot = (560.0, 330.0);
 const PAGE: Spot = (640.0, 340.0);
+/// Room for the labels of x.
+const BELOW: f64 = 58.0;
 /// How much larger than elsewhere text is set on a phone, where figures are narrow.
 const ON_PHONES: f64 = 1.6;
 /// Points of a line in a page, which holds many figures.
@@ -98,7 +100,7 @@ impl LinePlot {
         };
         let left = MARGIN + room * labels + 8.0;
         let top = head.height();
-        let area = Area {
+        let mut area = Area {
             plot: self,
             x,
             y,
@@ -108,12 +110,31 @@ impl LinePlot {
             bottom: top + height,
         };
         let reference = area.reference_y().map(|(_, name)| name);
-        let series = if is_page { &[][..] } else { &self.series };
-        let legend = Legend::new(&self.legend, series, reference.filter(|_| !is_page));
-        let width = (area.right + legend.width() + 24.0)
+        let ends = area.ends(is_page);
+        // A page sets its legend as text.
+        let in_legend = |line: &usize| !is_page && !ends.names(*line);
+        let in_legend = (0..self.series.len()).filter(in_legend);
+        let in_legend = in_legend.map(|line| &self.series[line]).collect();
+        let reference = reference.filter(|_| !is_page && !ends.names_reference());
+        // What the names are values of stands over them.
+        let (over_names, over_legend) = match ends.width() > 0.0 && !is_page {
+            true => (self.legend.as_str(), ""),
+            false => ("", self.legend.as_str()),
+        };
+        let legend = Legend::new(over_legend, in_legend, reference);
+        let beside_axes = match is_page || ends.width() == 0.0 {
+            true => 0.0,
+            false => ends.width().max(22.0 + text_width(over_names, TEXT)),
+        };
+        if let Some((width, height)) = self.size {
+            area.right = (width - beside_axes - legend.width() - 24.0).max(left + 100.0);
+            area.bottom = (height - BELOW).max(top + 50.0);
+        }
+        let ends = area.ends(is_page);
+        let width = (area.right + beside_axes + legend.width() + 24.0)
             .max(left + text_width(head.title, TITLE) * 1.1 + MARGIN)
             .ceil();
-        let height = (area.bottom + 58.0)
+        let height = (area.bottom + BELOW)
             .max(top + 12.0 + legend.height() + 12.0)
             .ceil();
 
@@ -137,9 +158,15 @@ impl LinePlot {
         area.draw_x(&mut pen);
         area.draw_references(&mut pen);
         let places = area.draw_series(&mut pen);
-        let ends = area.ends(is_page);
+        let muted = Font {
+            color: MUTED,
+            ..Font::START
+        };
+        if !over_names.is_empty() {
+            pen.text((area.right + 22.0, top - 10.0), over_names, &muted);
+        }
         ends.draw(&mut pen, area.right, (area.top, area.bottom));
-        legend.draw(&mut pen, area.right + 22.0, top + 10.0);
+        legend.draw(&mut pen, area.right + beside_axes + 22.0, top + 10.0);
         if self.series.iter().all(|s| s.points.is_empty()) {
             let middle = ((left + area.right) / 2.0, (top + area.bottom) / 2.0);
             let font = Font {
@@ -151,8 +178,8 @@ impl LinePlot {
         }
         Drawing {
             pen,
-            size: (width, height),
-            attributes: area.attributes(other.as_ref(), &places) + &beside(width, ends.width()),
+            size: self.size.filter(|_| !is_page).unwrap_or((width, height)),
+            attributes: area.attributes(other.as_ref(), &places) + &ends.beside(width),
             has_other: other.is_some(),
         }
     }
@@ -187,26 +214,15 @@ struct Dot {
     band: Option<(f64, f64)>,
 }
 
-/// The attribute by which the style sheet leaves room for the names beside a figure: its share of
-/// the width of both.
-fn beside(width: f64, names: f64) -> String {
-    format!(
-        " style=\"--share:{:.3}\"",
-        width / (width + (names - 12.0).max(0.0))
-    )
-}
-
-impl Area<'_> {
-    /// The names at the ends of lines; none in a file, which has a legend.
-    fn ends(&self, is_page: bool) -> Ends<'_> {
+impl<'a> Area<'a> {
+    /// The names at the ends of lines; in a file also that of the reference.
+    fn ends(&self, is_page: bool) -> Ends<'a> {
         let last = |series: &Series| Some(self.stretches(series).last()?.last()?.at);
-        match is_page {
-            true => {
-                let last: Vec<Option<Spot>> = self.plot.series.iter().map(last).collect();
-                Ends::new(&self.plot.series, &last, self.right)
-            }
-            false => Ends::default(),
-        }
+        let last: Vec<Option<Spot>> = self.plot.series.iter().map(last).collect();
+        let reference = self.plot.reference_y.as_ref().filter(|_| !is_page);
+        let reference = reference.filter(|(at, _)| self.y.holds(*at));
+        let reference = reference.map(|(at, name)| (name.as_str(), self.y_of(*at)));
+        Ends::new(&self.plot.series, &last, self.right).with_reference(reference)
     }
 
     fn x_of(&self, value: f64) -> f64 {

@@ -13,6 +13,7 @@
 //! ranges.rs   what the axes of lines hold
 //! frame.rs    titles and legend
 //! pen.rs      drawing as SVG, for a file or a page
+//! panels.rs   two figures beside each other
 //! page.rs     legends, and what all figures of a page share
 //! style.rs    colours, markers, dashes, text sizes
 //! ```
@@ -24,6 +25,7 @@ mod grids;
 mod heatmap;
 mod line;
 mod page;
+mod panels;
 mod pen;
 mod ranges;
 mod series;
@@ -33,4 +35,6 @@ pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
 pub(crate) use page::{PageFigure, definitions};
+pub use panels::{PANEL, side_by_side};
 pub use series::{LinePlot, Series};
+pub(crate) use style::on_a_terminal;

@@ -122,6 +122,14 @@ impl Pen {
         }
     }
 
+    /// A whole drawing inside this one, its corner at `at`.
+    pub(super) fn inside(&mut self, svg: &str, (x, y): Spot) {
+        self.flush();
+        let placed = format!("<svg x=\"{}\" y=\"{}\" ", number(x), number(y));
+        self.out
+            .push_str(&svg.trim_end().replacen("<svg ", &placed, 1));
+    }
+
     /// What has been drawn.
     pub(super) fn elements(mut self) -> String {
         self.flush();

@@ -31,6 +31,8 @@ pub struct LinePlot {
     pub legend: String,
     /// Markers at every point; otherwise a few along the line.
     pub mark_points: bool,
+    /// Width and height of the file; as its parts need where it is none.
+    pub size: Option<(f64, f64)>,
 }
 
 /// One line.

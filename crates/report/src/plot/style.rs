@@ -1,8 +1,9 @@
 //! The look of every figure: colours, markers, dashes and text sizes.
 //!
-//! Lines differ in colour (Okabe-Ito), marker and dash, so they stay distinct in print and without
+//! Lines differ in colour, marker and dash, so they stay distinct in print and without
 //! colour vision. Lengths are pixels of the SVG.
 
+use records::palette::{COLORS, on_terminal, palette, rgb};
 use std::fmt;
 
 /// Red, green and blue.
@@ -30,17 +31,11 @@ pub(super) const GRID: Color = Color(0xe6, 0xe6, 0xe6);
 pub(super) const GAP: Color = Color(0xdd, 0xdd, 0xdd);
 pub(super) const WHITE: Color = Color(0xff, 0xff, 0xff);
 
-/// Okabe and Ito's palette, its yellow (illegible as a line on white) replaced by grey.
-const PALETTE: [Color; 8] = [
-    Color(0x00, 0x72, 0xb2),
-    Color(0xd5, 0x5e, 0x00),
-    Color(0x00, 0x9e, 0x73),
-    Color(0xe6, 0x9f, 0x00),
-    Color(0xcc, 0x79, 0xa7),
-    Color(0x56, 0xb4, 0xe9),
-    Color(0x00, 0x00, 0x00),
-    Color(0x80, 0x80, 0x80),
-];
+/// The colour of a place in the palette.
+fn of_palette(at: usize) -> Color {
+    let [r, g, b] = rgb(&palette().light[at % COLORS]);
+    Color(r, g, b)
+}
 
 impl Color {
     /// The variable of a page's style sheet that stands for it, if there is one.
@@ -55,7 +50,7 @@ impl Color {
         ];
         let own = named.iter().find(|(color, _)| *color == self);
         let own = own.map(|(_, name)| (*name).to_owned());
-        let at = || PALETTE.iter().position(|color| *color == self);
+        let at = || (0..COLORS).find(|at| of_palette(*at) == self);
         own.or_else(|| Some(format!("s{}", at()?)))
     }
 }
@@ -125,8 +120,19 @@ impl Marker {
     }
 }
 
+/// The marker of a style in its colour, for a terminal.
+pub(crate) fn on_a_terminal(style: usize) -> String {
+    // As `Marker::ALL`.
+    const SHAPES: [char; 8] = ['●', '■', '▲', '◆', '▼', '○', '✚', '◀'];
+    let shape = SHAPES[style % SHAPES.len()];
+    match on_terminal(&palette().light[style % COLORS]) {
+        Some(color) => format!("\x1b[38;5;{color}m{shape}\x1b[39m"),
+        None => shape.to_string(),
+    }
+}
+
 /// Looks that differ.
-pub(super) const STYLES: usize = PALETTE.len() * DASHES.len();
+pub(super) const STYLES: usize = COLORS * DASHES.len();
 
 impl LineStyle {
     /// Radius, fill, and colour and width of the edge of a round marker.
@@ -140,9 +146,9 @@ impl LineStyle {
     /// The look of a style number. Numbers below [`STYLES`] all look different.
     pub(super) fn of(style: usize) -> Self {
         Self {
-            color: PALETTE[style % PALETTE.len()],
+            color: of_palette(style),
             marker: Marker::ALL[style % Marker::ALL.len()],
-            dash: DASHES[style / PALETTE.len() % DASHES.len()],
+            dash: DASHES[style / COLORS % DASHES.len()],
         }
     }
 }

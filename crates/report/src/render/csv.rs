@@ -94,7 +94,7 @@ fn run_rows(
             setting.task.kind.clone(),
             setting.task.unit.clone(),
             setting.task.train_len.to_string(),
-            group.name.clone(),
+            group.named.name.clone(),
             labels.clone(),
             variant.to_owned(),
             run.seed.to_string(),

@@ -9,13 +9,14 @@ use crate::document::{
 use crate::plot::{PageFigure, definitions};
 use minijinja::{Value, context};
 use rayon::prelude::*;
+use records::palette::{palette, rgb};
 use records::text::printable;
 use serde_json::{Map, Value as Json, json};
 
 /// The script of the page.
 const SCRIPT: &str = include_str!("page/page.js");
 /// Its hash, by which the page's content security policy knows it; a test compares it.
-const SCRIPT_HASH: &str = "sha256-pH0VvL0DwpLdn0JGXu2FYEmSbUz14PMrnCqAtT/byis=";
+const SCRIPT_HASH: &str = "sha256-GYc3cOn1ckpPfBbXMiHgI6yChXa0Es4wCCkgnjUW8TI=";
 /// The style sheet of the page.
 const STYLE: &str = include_str!("page/page.css");
 /// Settings from which on each is folded away.
@@ -62,8 +63,25 @@ pub(super) fn context(document: &Document) -> Value {
         defs => Value::from_safe_string(definitions()),
         script => Value::from_safe_string(SCRIPT.into()),
         script_hash => SCRIPT_HASH,
-        style => Value::from_safe_string(STYLE.into()),
+        style => Value::from_safe_string(style()),
     }
+}
+
+/// The style sheet with the colours of methods, and that of heat, which is the first of them.
+fn style() -> String {
+    let variables = |colors: &[String]| {
+        let each = colors.iter().enumerate();
+        let each = each.map(|(at, color)| format!("--s{at}: {color};"));
+        let [r, g, b] = rgb(&colors[0]);
+        format!(
+            "{} --heat: {r} {g} {b};",
+            each.collect::<Vec<_>>().join(" ")
+        )
+    };
+    let (light, dark) = (&palette().light, &palette().dark);
+    STYLE
+        .replace("light-palette;", &variables(light))
+        .replace("dark-palette;", &variables(dark))
 }
 
 fn page_link(link: &PageLink) -> Value {
@@ -108,6 +126,7 @@ fn section(section: &Section, is_large: bool) -> Value {
         slug => section.slug.as_str(),
         pages => section.pages.iter().map(page_link).collect::<Vec<_>>(),
         finding => printable(&section.finding),
+        caveats => each(&section.caveats),
         panels => panels.iter().map(panel).collect::<Vec<_>>(),
         metrics => scores.iter().filter_map(metric).collect::<Vec<_>>(),
         other_scales => scales,
@@ -164,7 +183,8 @@ fn table(table: &Table) -> Value {
         (Layout::Numbers, false) => "sortable methods",
         (Layout::Heat, _) => "sortable methods matrix",
         (Layout::Matrix, _) => "sortable prose matrix",
-        (Layout::Prose | Layout::Glossary, _) => "prose",
+        (Layout::Prose, _) => "prose",
+        (Layout::Glossary, _) => "prose glossary",
     };
     let columns = table.columns.iter().enumerate().map(|(at, text)| {
         let href = table.column_links.get(at).cloned().flatten();

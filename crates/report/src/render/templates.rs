@@ -143,6 +143,7 @@ fn section(section: &Section) -> Value {
         name => printable(&section.name),
         slug => section.slug.as_str(),
         finding => printable(&section.finding),
+        caveats => each(&section.caveats),
         lead => table(&section.lead),
         tables => section.tables.iter().filter(|t| !t.is_for_page).map(table).collect::<Vec<_>>(),
         figures => section.figures.iter().map(figure).collect::<Vec<_>>(),

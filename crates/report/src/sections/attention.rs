@@ -34,7 +34,7 @@ fn table(setting: &Setting<'_>, of: &str, len: usize) -> Table {
         let points = heads.iter().map(|(_, metric)| {
             Cell::number(point_parts(metric, &setting.point(method, metric, len)))
         });
-        let name = std::iter::once(Cell::from(method.name.as_str()));
+        let name = std::iter::once(Cell::from(method.title.as_str()));
         name.chain(points).collect()
     };
     let names = heads

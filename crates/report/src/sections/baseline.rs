@@ -29,8 +29,8 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
     let mut pairs = (usize::MAX, 0);
     let mut rows = Vec::new();
     let mut is_over_text = false;
-    for method in setting.methods.iter().filter(|m| m.name != base.name) {
-        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+    for method in setting.methods.iter().filter(|m| m.title != base.title) {
+        let mut row: Vec<Cell> = vec![method.title.as_str().into()];
         for &len in &setting.lengths {
             let point = setting.difference(method, base, metric, len);
             is_over_text |= point.estimate.is_some_and(|e| e.apart().is_some());
@@ -52,11 +52,11 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
     };
     Table {
         slug: slug(setting, "difference"),
-        title: format!("{metric}: difference to {}", base.name),
+        title: format!("{metric}: difference to {}", base.title),
         caption: format!(
             "{}, paired by seed ({}: a negative difference is {}); {n} pairs. Bold: the interval \
              excludes 0.",
-            difference(metric, &base.name),
+            difference(metric, &base.title),
             direction(metric),
             if metric::lower_is_better(metric) {
                 "an improvement"
@@ -115,7 +115,7 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         "no number",
     ]
     .map(|name| (name, Vec::new()));
-    for method in setting.methods.iter().filter(|m| m.name != base.name) {
+    for method in setting.methods.iter().filter(|m| m.title != base.title) {
         let point = setting.difference(method, base, metric, len);
         let at = match (side(metric, &point), &point.estimate) {
             (Some(Ordering::Less), _) => 0,
@@ -126,9 +126,9 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         };
         let text = difference_text(metric, &point);
         lists[at].1.push(match point.values.len() {
-            0 if text == Absent::Missing.name() => method.name.clone(),
-            0 | 1 => format!("{} ({text})", method.name),
-            n => format!("{} ({text}, n = {n})", method.name),
+            0 if text == Absent::Missing.name() => method.title.clone(),
+            0 | 1 => format!("{} ({text})", method.title),
+            n => format!("{} ({text}, n = {n})", method.title),
         });
     }
     let parts: Vec<String> = lists
@@ -138,7 +138,7 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         .collect();
     let what = format!(
         "Paired by seed, {} at {len}",
-        difference(metric, &base.name)
+        difference(metric, &base.title)
     );
     (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
 }

@@ -36,7 +36,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
     columns.extend(TIMED.map(String::from));
     let row = |method: &Method| {
         let group = &setting.groups[method.group];
-        let name = Cell::from(method.name.as_str());
+        let name = Cell::from(method.title.as_str());
         let scores = ends.iter().map(|&len| {
             let point = setting.score(method, metric, len);
             Cell::number(point_parts(metric, &point))

@@ -53,7 +53,7 @@ fn row(setting: &Setting<'_>, method: &Method, (name, count): &Count) -> Vec<Cel
         let text = counted.map_or_else(|| "-".to_owned(), |of| thousands(count(&of)));
         Cell::from(text)
     });
-    let heads = [method.name.as_str(), name].map(Cell::from);
+    let heads = [method.title.as_str(), name].map(Cell::from);
     heads.into_iter().chain(cells).collect()
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn finding(setting: &Setting<'_>) -> Option<String> {
         let [count, negative, clamped] = [of.count, of.negative, of.clamped].map(thousands);
         Some(format!(
             "{}: {negative} negative and {clamped} clamped of {count}",
-            method.name
+            method.title
         ))
     });
     let each: Vec<String> = each.collect();

@@ -38,7 +38,7 @@ fn to(setting: &Setting<'_>, metric: &str, base: usize) -> Differences {
     };
     Differences {
         metric: metric.into(),
-        baseline: (key(base), baseline.name.clone()),
+        baseline: (key(base), baseline.title.clone()),
         rows: others.map(row).collect(),
     }
 }

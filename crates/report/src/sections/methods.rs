@@ -7,6 +7,7 @@ use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, TRAINED, Variant};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
+use records::names::Names;
 use records::record::RunStatus;
 use records::spec::{flatten, trained_encoding, warm_start};
 use records::text::{self, short_hash};
@@ -25,10 +26,10 @@ type Links = BTreeMap<(String, String), String>;
 /// One table: every method in words, its size, training and runs, and its encoding and positions as
 /// a config has them.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
-    vec![table(setting, &spec.run_links)]
+    vec![table(setting, &spec.run_links, spec.names)]
 }
 
-fn table(setting: &Setting<'_>, links: &Links) -> Table {
+fn table(setting: &Setting<'_>, links: &Links, names: Names) -> Table {
     let starts = setting
         .groups
         .iter()
@@ -39,11 +40,11 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
     columns.extend(stop.is_some().then_some("steps"));
     columns.push("runs by seed");
     columns.extend(starts.then_some("training starts from"));
-    columns.extend(["encoding in a config", "positions"]);
+    columns.extend(["encoding in a config", "positions", "name in results.csv"]);
     let row = |method: &Method| -> Vec<Cell> {
         let group = &setting.groups[method.group];
-        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
-        row.push(in_words(group, &method.variant).into());
+        let mut row: Vec<Cell> = vec![method.title.as_str().into()];
+        row.push(in_words(group, &method.variant, names).into());
         let mut of_runs = runs::row(group);
         of_runs.extend(stop.is_some().then(|| runs::steps(group).into()));
         of_runs.push(by_seed(group, links));
@@ -54,6 +55,7 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
         row.extend(of_runs);
         row.push(encoding(group, &method.variant).into());
         row.push(positions(group, &method.variant).into());
+        row.push(method.name.as_str().into());
         row
     };
     Table {
@@ -92,76 +94,14 @@ fn trained(group: &Group<'_>) -> Value {
 
 /// The encoding as a sentence has it: `RoPE, base 10000, layout half`. Of a variant the one of the
 /// longest test length.
-fn in_words(group: &Group<'_>, variant: &str) -> String {
+fn in_words(group: &Group<'_>, variant: &str, names: Names) -> String {
     let found = group.variants.iter().find(|v| v.name == variant);
     let last = found.and_then(|found| Some(found.by_len.last_key_value()?.1.encoding));
     match last {
-        Some(last) if variant != TRAINED => bounded(format!("tested under {}", words(last))),
-        _ => bounded(words(&trained(group))),
+        Some(last) if variant != TRAINED => bounded(format!("tested under {}", names.whole(last))),
+        _ => bounded(names.whole(&trained(group))),
     }
 }
-
-/// An encoding, or a part of one, in words.
-fn words(value: &Value) -> String {
-    let Value::Object(keys) = value else {
-        return match value {
-            Value::String(text) => text.replace('_', " "),
-            Value::Array(items) => items.iter().map(apart).collect::<Vec<_>>().join(" and "),
-            Value::Null => "not recorded".into(),
-            other => other.to_string().trim_end_matches(".0").to_owned(),
-        };
-    };
-    let kind = keys.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let known = KNOWN.iter().find(|(known, _)| *known == kind);
-    let name = known.map_or_else(|| kind.replace('_', " "), |(_, name)| (*name).to_owned());
-    let own = keys
-        .iter()
-        .filter(|(key, value)| *key != "kind" && !value.is_null());
-    let own = own.map(|(key, value)| match (key.as_str(), value) {
-        ("part" | "parts", inner) => format!("of {}", apart(inner)),
-        (key, Value::Object(_)) => format!("{} {}", key.replace('_', " "), words(value)),
-        (key, Value::Bool(is)) => {
-            let not = if *is { "" } else { "not " };
-            format!("{not}{}", key.replace('_', " "))
-        }
-        (key, value) => format!("{} {}", key.replace('_', " "), words(value)),
-    });
-    let all: Vec<String> = std::iter::once(name)
-        .chain(own)
-        .filter(|t| !t.is_empty())
-        .collect();
-    all.join(", ")
-}
-
-/// A part in words, in brackets where the words contain commas.
-fn apart(value: &Value) -> String {
-    let words = words(value);
-    match !value.is_array() && words.contains(',') {
-        true => format!("({words})"),
-        false => words,
-    }
-}
-
-/// Kinds whose names in papers are written otherwise.
-const KNOWN: [(&str, &str); 17] = [
-    ("nope", "no positional encoding"),
-    ("learned", "learned positions"),
-    ("sinusoidal", "sinusoidal positions"),
-    ("rope", "RoPE"),
-    ("xpos", "xPos"),
-    ("alibi", "ALiBi"),
-    ("t5", "T5's relative bias"),
-    ("kerple", "KERPLE"),
-    ("fire", "FIRE"),
-    ("cope", "CoPE"),
-    ("fope", "FoPE"),
-    ("dape", "DAPE"),
-    ("yarn", "YaRN"),
-    ("ntk", "NTK-aware"),
-    ("dynamic_ntk", "dynamic NTK"),
-    ("longrope", "LongRoPE"),
-    ("path", "PaTH"),
-];
 
 /// The trained encoding, or what a variant changes in it.
 pub(crate) fn encoding(group: &Group<'_>, variant: &str) -> String {

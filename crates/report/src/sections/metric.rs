@@ -130,7 +130,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
         } else {
             ""
         };
-        rows.push(cells(method.name.clone() + training, &all));
+        rows.push(cells(method.title.clone() + training, &all));
         row_keys.push(key);
         let learned = setting.learned(method);
         if learned.is_partial() {
@@ -139,7 +139,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
                 failed: 0,
                 ..setting.of_learned(method, metric, len)
             };
-            let name = format!("{}: the {} that learned", method.name, learned.ratio());
+            let name = format!("{}: the {} that learned", method.title, learned.ratio());
             rows.push(cells(name, &of_learned));
             // Not the row of the line in figures, which is of all seeds.
             row_keys.push(String::new());

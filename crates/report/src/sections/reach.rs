@@ -21,7 +21,7 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
     let metric = setting.lead();
     let row = |method: &Method| -> Vec<Cell> {
         vec![
-            method.name.as_str().into(),
+            method.title.as_str().into(),
             reach_text(setting, method).into(),
             Cell::number(point_parts(
                 metric::RATIO,

@@ -40,7 +40,7 @@ fn view(
     let id = (run.experiment.clone(), run.run_id.clone());
     RunView {
         slug: format!("run-{}", run.run_id),
-        name: format!("{}, seed {}", group.name, run.seed),
+        name: format!("{}, seed {}", group.named.title, run.seed),
         facts: facts(spec, run),
         scores: scores(setting, group, run),
         curves: curves(setting, run, points),

@@ -86,7 +86,7 @@ fn row(group: &Group<'_>, selected: &Selected) -> Vec<Cell> {
     );
     let moves = best.zip(next).map(|(best, next)| next - best);
     vec![
-        group.name.as_str().into(),
+        group.named.title.as_str().into(),
         (values(chosen) + edge).into(),
         score(best).into(),
         values(selected.next()).into(),
@@ -102,7 +102,7 @@ fn tried(group: &Group<'_>, selected: &Selected) -> Vec<Vec<Cell>> {
         let by_seed: Vec<String> = by_seed.collect();
         let mean = candidate.mean();
         vec![
-            group.name.as_str().into(),
+            group.named.title.as_str().into(),
             shown(candidate).into(),
             mean.map_or("-".into(), |mean| number(selected, mean))
                 .into(),

@@ -11,7 +11,9 @@ pub fn spec_of(config: &Config) -> ReportSpec {
         order,
         claims: claims.clone(),
         assertions,
+        names: experiment::spec::NAMES,
         width: support::console::width(),
+        colors: support::console::has_colors(),
         ..ReportSpec::default()
     }
 }

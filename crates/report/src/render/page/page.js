@@ -357,7 +357,7 @@
   }
 
   function filter(section, text) {
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = text.toLowerCase().split(/[\s_]+/).filter(Boolean);
     const fits = (name) => words.every((word) => name.toLowerCase().includes(word));
     for (const row of all("table.methods tbody tr", section)) {
       row.hidden = !fits(row.cells[0].textContent);
