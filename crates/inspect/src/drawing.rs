@@ -4,7 +4,7 @@ use crate::digits::number;
 use crate::numbers::{Numbers, Rotary};
 use crate::subject::Subject;
 use burn::tensor::Device;
-use report::plot::{Heatmap, LinePlot, Series};
+use report::plot::{Heatmap, LinePlot, PANEL, Series};
 
 /// Side of a heat map: as many cells as are drawn without averaging.
 pub const CELLS: usize = 128;
@@ -23,11 +23,43 @@ pub enum Picture {
     Map(Heatmap),
 }
 
+/// Width and height of every picture: on a slide their letters are of one size.
+const SIZE: (f64, f64) = (760.0, 480.0);
+
 impl Picture {
-    pub fn svg(&self) -> String {
+    pub fn svg(self) -> String {
         match self {
-            Self::Lines(plot) => plot.to_svg(),
-            Self::Map(map) => map.to_svg(),
+            Self::Lines(plot) => LinePlot {
+                size: Some(SIZE),
+                ..plot
+            }
+            .to_svg(),
+            Self::Map(map) => Heatmap {
+                size: Some(SIZE),
+                ..map
+            }
+            .to_svg(),
+        }
+    }
+
+    /// One of two figures of one canvas: its title becomes the small line above the axes.
+    pub fn panel(self, title: &str) -> String {
+        let (size, title, subtitle) = (Some(PANEL), String::new(), title.to_owned());
+        match self {
+            Self::Lines(plot) => LinePlot {
+                size,
+                title,
+                subtitle,
+                ..plot
+            }
+            .to_svg(),
+            Self::Map(map) => Heatmap {
+                size,
+                title,
+                subtitle,
+                ..map
+            }
+            .to_svg(),
         }
     }
 }
@@ -69,7 +101,13 @@ pub fn short(text: &str, most: usize) -> String {
 
 impl Drawing<'_> {
     pub fn title(&self, what: &str) -> String {
-        format!("{}: {what}", self.numbers.kind)
+        let name = experiment::spec::NAMES.kind(self.numbers.kind);
+        let name = if name.is_empty() {
+            self.numbers.kind
+        } else {
+            &name
+        };
+        format!("{name}: {what}")
     }
 
     pub fn subtitle(&self, more: &str) -> String {

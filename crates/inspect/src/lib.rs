@@ -13,6 +13,7 @@ mod defining;
 mod digits;
 mod drawing;
 pub mod inspection;
+mod lecture;
 mod numbers;
 mod pictures;
 pub mod published;
@@ -113,13 +114,13 @@ pub fn text(inspection: &Inspection) -> String {
     text::render(inspection)
 }
 
-/// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of
-/// its pictures, as SVG.
+/// What is particular to an encoding with the initial values of seed 0, as one SVG of two figures;
+/// all are of one size.
 ///
 /// # Errors
 ///
 /// [`Exit::Bug`](support::exit::Exit::Bug): a hook gave a tensor that cannot be read.
-pub fn response_svg(
+pub fn lecture_svg(
     mut config: EncodingConfig,
     shape: ModelShape,
     train_len: usize,
@@ -142,7 +143,14 @@ pub fn response_svg(
         index: None,
     })?;
     let numbers = numbers::gather(&subject, &[0.0], &device)?;
-    Ok(pictures::response_svg(&subject, &numbers, command, &device))
+    let drawing = drawing::Drawing {
+        subject: &subject,
+        numbers: &numbers,
+        command,
+        name: numbers.kind.to_owned(),
+        device: &device,
+    };
+    drawing.lecture()
 }
 
 /// The keys of an encoding as TOML, without null values.

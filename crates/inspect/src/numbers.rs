@@ -245,6 +245,53 @@ fn bounds(base: f64, plain: &[f64], scaled: &[f64], train_len: f64) -> Bounds {
     }
 }
 
+/// The score of two equal vectors, of one length in every pair, by distance.
+pub struct Scores {
+    /// `sum over i of cos(distance theta_i) / n`.
+    pub score: Vec<f64>,
+    /// Its mean over the distances from half of this one to three halves.
+    pub smooth: Vec<f64>,
+    /// What no vector exceeds from a distance on: the largest `|sum over i of exp(i distance
+    /// theta_i)| / n` of that and all longer distances, on a line from one such peak to the next.
+    pub bound: Vec<f64>,
+}
+
+/// The scores at `length` distances from 0 on.
+pub fn scores(inv_freq: &[f64], length: usize) -> Scores {
+    let mean = |of: &dyn Fn(f64) -> f64| {
+        inv_freq.iter().map(|theta| of(*theta)).sum::<f64>() / inv_freq.len() as f64
+    };
+    let cos = |distance: usize| mean(&|theta| libm::cos(distance as f64 * theta));
+    let sin = |distance: usize| mean(&|theta| libm::sin(distance as f64 * theta));
+    let smooth = |distance: usize| {
+        mean(&|theta| match distance as f64 * theta {
+            0.0 => 1.0,
+            turn => (libm::sin(1.5 * turn) - libm::sin(0.5 * turn)) / turn,
+        })
+    };
+    // From the end: those that no longer distance exceeds. Those behind the last one bound it too.
+    let mut peaks: Vec<(usize, f64)> = Vec::new();
+    for at in (0..4 * length).rev() {
+        let size = libm::hypot(cos(at), sin(at));
+        if peaks.last().is_none_or(|(_, peak)| size >= *peak) {
+            peaks.push((at, size));
+        }
+    }
+    peaks.reverse();
+    let between = peaks.windows(2).flat_map(|pair| {
+        let ((from, high), (to, low)) = (pair[0], pair[1]);
+        (from..to).map(move |at| {
+            let share = (at - from) as f64 / (to - from) as f64;
+            high + share * (low - high)
+        })
+    });
+    Scores {
+        score: (0..length).map(cos).collect(),
+        smooth: (0..length).map(smooth).collect(),
+        bound: between.take(length).collect(),
+    }
+}
+
 /// The curve of [`Decay`] over the distances of a sequence, of 256 at least.
 pub fn decay(inv_freq: &[f64], seq_len: usize) -> Decay {
     let end = seq_len.max(256);

@@ -32,8 +32,8 @@ pub fn write(
         device,
     }
     .all(&mut pictures)?;
-    let svg = |(name, picture): &(String, Picture)| (format!("{name}.svg"), picture.svg());
-    let files: Vec<(String, String)> = pictures.iter().map(svg).collect();
+    let svg = |(name, picture): (String, Picture)| (format!("{name}.svg"), picture.svg());
+    let files: Vec<(String, String)> = pictures.into_iter().map(svg).collect();
     // All pictures are drawn by now: one that cannot be drawn leaves no files.
     let help = "give --out a directory that can be written";
     fs_err::create_dir_all(directory)
@@ -48,24 +48,6 @@ pub fn write(
         Ok(path.display().to_string())
     };
     files.into_iter().map(write).collect()
-}
-
-/// One picture alone; see [`Numbers::response`].
-pub fn response_svg(
-    subject: &Subject,
-    numbers: &Numbers,
-    command: &str,
-    device: &Device,
-) -> String {
-    Drawing {
-        subject,
-        numbers,
-        command,
-        name: numbers.kind.to_owned(),
-        device,
-    }
-    .response()
-    .svg()
 }
 
 impl Drawing<'_> {
@@ -121,7 +103,7 @@ impl Drawing<'_> {
     }
 
     /// Logits by distance of equal tokens: what attention makes of the encoding.
-    pub fn response(&self) -> Picture {
+    fn response(&self) -> Picture {
         let response = &self.numbers.response;
         // Every `step`th head is drawn: more than LINES lines cannot be distinguished.
         let step = response.logits.len().div_ceil(LINES).max(1);
@@ -171,7 +153,7 @@ impl Drawing<'_> {
         ))
     }
 
-    fn bias_by_distance(&self, encoding: &Encoding) -> Result<Picture, Failure> {
+    pub fn bias_by_distance(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let lengths = &self.subject.lengths;
         let length = lengths
             .test_len
@@ -234,7 +216,7 @@ impl Drawing<'_> {
         }))
     }
 
-    fn bias_of_head(&self, encoding: &Encoding) -> Result<Picture, Failure> {
+    pub fn bias_of_head(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let positions = self.first_positions();
         let heads = self
             .subject
@@ -255,7 +237,7 @@ impl Drawing<'_> {
         ))
     }
 
-    fn table(&self, rows: &[Vec<f32>]) -> Picture {
+    pub fn table(&self, rows: &[Vec<f32>]) -> Picture {
         let d_model = self.subject.shape.d_model;
         // Averaging sines with cosines would show what the table does not hold.
         let shown = if d_model > CELLS {
@@ -276,7 +258,7 @@ impl Drawing<'_> {
         )
     }
 
-    fn products(&self, rows: &[Vec<f32>]) -> Picture {
+    pub fn products(&self, rows: &[Vec<f32>]) -> Picture {
         let values = rows
             .iter()
             .map(|a| rows.iter().map(|b| dot(a, b)).collect())

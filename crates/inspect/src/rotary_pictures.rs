@@ -2,7 +2,7 @@
 
 use crate::digits::number;
 use crate::drawing::{Drawing, POINTS, Picture};
-use crate::numbers::{self, Decay, Rotary};
+use crate::numbers::{self, Rotary};
 use crate::subject::{Side, dot};
 use posenc::{Encoding, Lengths};
 use report::plot::{LinePlot, Series};
@@ -82,45 +82,49 @@ impl Drawing<'_> {
             test_len: seq_len,
             ..
         } = self.subject.lengths;
-        let curves = [&rotary.plain_inv_freq, &rotary.inv_freq]
-            .map(|inv_freq| numbers::decay(inv_freq, seq_len));
-        let window = |decay: &Decay| {
-            if decay.distance.len() > POINTS {
-                decay.distance.len().div_ceil(POINTS / 2)
-            } else {
-                1
-            }
-        };
-        let points = |decay: &Decay| {
-            windows(decay, window(decay))
-                .map(|(x, y, _)| (x, y))
-                .collect()
-        };
-        let [plain, scaled] = &curves;
-        let mut series = self.both(rotary, points(plain), points(scaled));
-        let last = curves.len() - series.len();
-        if window(plain) > 1 {
-            for (line, decay) in series.iter_mut().zip(&curves[last.min(1)..]) {
-                line.band = windows(decay, window(decay))
-                    .map(|(.., band)| Some(band))
-                    .collect();
+        let length = seq_len.max(256);
+        let every = length.div_ceil(POINTS / 2);
+        let is_scaled = rotary.inv_freq != rotary.plain_inv_freq;
+        let names = self.both(rotary, Vec::new(), Vec::new());
+        let mut series = Vec::new();
+        for (of, line) in [&rotary.plain_inv_freq, &rotary.inv_freq].iter().zip(names) {
+            let numbers::Scores {
+                score,
+                smooth,
+                bound,
+            } = numbers::scores(of, length);
+            let curves = [("score", score), ("mean score", smooth), ("bound", bound)];
+            for (what, values) in curves {
+                let windows = windows(&values, every);
+                let ends = windows.iter().map(|w| Some(w.2));
+                series.push(Series {
+                    name: match is_scaled {
+                        true => format!("{what}, {}", line.name),
+                        false => what.to_owned(),
+                    },
+                    points: windows.iter().map(|w| (w.0, w.1)).collect(),
+                    band: if every > 1 {
+                        ends.collect()
+                    } else {
+                        Vec::new()
+                    },
+                    style: series.len(),
+                    ..Series::default()
+                });
             }
         }
-        let tokens = plain.distance.get(window(plain)).copied().unwrap_or(1);
-        let more = if window(plain) > 1 {
-            format!("mean and range of every {tokens} tokens")
-        } else {
-            String::new()
+        let more = match every {
+            1 => String::new(),
+            every => format!("mean and range of every {every} tokens"),
         };
         Picture::Lines(LinePlot {
-            title: self.title("long-range decay of the bound on q.k"),
+            title: self.title("score of two equal vectors, its mean and its bound"),
             subtitle: self.subtitle(&more),
             x_label: "distance in tokens".into(),
-            y_label: "mean over j of |sum over i < j of exp(i distance theta_i)|".into(),
-            // No sum of j unit vectors is longer than j: the mean starts at the top.
-            y_range: Some((0.0, (rotary.inv_freq.len() + 1) as f64 / 2.0)),
+            y_label: "score; 1 at distance 0".into(),
+            y_range: Some((0.0, 1.0)),
             series,
-            reference_x: (train_len < seq_len)
+            reference_x: (train_len < length)
                 .then(|| (train_len as f64, format!("train_len {train_len}"))),
             ..Default::default()
         })
@@ -154,23 +158,19 @@ impl Drawing<'_> {
     }
 }
 
-/// Distance, mean, and smallest and largest value of each window of the curve.
-fn windows(decay: &Decay, size: usize) -> impl Iterator<Item = (f64, f64, (f64, f64))> {
-    decay
-        .distance
-        .chunks(size)
-        .zip(decay.value.chunks(size))
-        .map(|(distances, values)| {
-            let mean = |sum: f64| sum / values.len() as f64;
-            let ends = values
-                .iter()
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-                    (low.min(*v), high.max(*v))
-                });
-            (
-                mean(distances.iter().map(|d| *d as f64).sum()),
-                mean(values.iter().sum()),
-                ends,
-            )
-        })
+/// Distance, mean, and smallest and largest value of each window of a curve.
+type Window = (f64, f64, (f64, f64));
+
+fn windows(values: &[f64], size: usize) -> Vec<Window> {
+    let each = values.chunks(size).enumerate().map(|(at, values)| {
+        let count = values.len() as f64;
+        let ends = values
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+                (low.min(*v), high.max(*v))
+            });
+        let middle = (at * size) as f64 + (count - 1.0) / 2.0;
+        (middle, values.iter().sum::<f64>() / count, ends)
+    });
+    each.collect()
 }

@@ -199,27 +199,35 @@ impl Subject {
         length: usize,
         device: &Device,
     ) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
-        let ModelShape {
-            d_model,
-            n_heads,
-            head_dim,
-            ..
-        } = self.shape;
+        self.logits_of(Text::Equal, encoding, length, device)
+    }
+
+    /// [`logits`](Self::logits) of another text.
+    pub fn logits_of(
+        &self,
+        text: Text,
+        encoding: &Encoding,
+        length: usize,
+        device: &Device,
+    ) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
         let prepared = prepared(encoding, &Positions::contiguous(length), device)?;
-        let mut stream = Stream::new(SEED, "inspect response", 0);
-        let mut draw = |width: usize| {
-            let values: Vec<f32> = (0..RESPONSE_DRAWS * width)
-                .map(|_| stream.normal() as f32)
-                .collect();
-            Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
+        let [tokens, contents] = self.drawn(text, device);
+        // At every position the first vector, from the middle on the second: [1, length, width].
+        let along = |vectors: &[Tensor<2>; 2], draw: usize| {
+            let [first, second] = vectors
+                .each_ref()
+                .map(|all| all.clone().slice_dim(0, draw..draw + 1).unsqueeze_dim::<3>(1));
+            let first = first.repeat_dim(1, length - length / 2);
+            match length / 2 {
+                0 => first,
+                half => Tensor::cat(vec![first, second.repeat_dim(1, half)], 1),
+            }
         };
-        let (tokens, contents) = (draw(d_model), draw(n_heads * head_dim));
         // One draw at a time: all together need as many times the memory.
         let mut sum = None;
         for draw in 0..RESPONSE_DRAWS {
-            let [token, content] =
-                [&tokens, &contents].map(|all| all.clone().slice_dim(0, draw..draw + 1));
-            let logits = self.logits_of(&*prepared, token, content, length);
+            let [token, content] = [&tokens, &contents].map(|vectors| along(vectors, draw));
+            let logits = self.logits_of_draw(&*prepared, text, token, content);
             sum = Some(match sum {
                 None => logits,
                 Some(sum) => sum + logits,
@@ -238,15 +246,15 @@ impl Subject {
             .collect())
     }
 
-    /// Logits of layer 0 but for the bias by position, `[1, n_heads, length, length]`, of a
-    /// sequence of one token, `[1, d_model]`, whose queries and keys are `content`,
-    /// `[1, n_heads * head_dim]`.
-    fn logits_of(
+    /// Logits of layer 0 but for the bias by position, `[1, n_heads, length, length]`, of the input
+    /// `[1, length, d_model]` and of what is its queries and keys,
+    /// `[1, length, n_heads * head_dim]`.
+    fn logits_of_draw(
         &self,
         prepared: &dyn Prepared,
-        token: Tensor<2>,
-        content: Tensor<2>,
-        length: usize,
+        text: Text,
+        token: Tensor<3>,
+        content: Tensor<3>,
     ) -> Tensor<4> {
         let ModelShape {
             d_model,
@@ -254,13 +262,11 @@ impl Subject {
             head_dim,
             ..
         } = self.shape;
+        let (length, inner) = (token.dims()[1], n_heads * head_dim);
         // An encoding that adds to the input gives every position its own hidden vector; otherwise
         // queries and keys are one vector.
-        let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
-        // [1, length, d_model] both; `token` is the same at every position.
         let hidden = prepared.embed(token.clone());
         let added = hidden.clone() - token;
-        let inner = n_heads * head_dim;
         // What was added, cut or padded with zeros to [1, length, n_heads * head_dim].
         let added = if d_model < inner {
             let rest = Tensor::zeros([1, length, inner - d_model], &added.device());
@@ -268,9 +274,10 @@ impl Subject {
         } else {
             added.slice_dim(2, 0..inner)
         };
-        let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
         // [1, n_heads, length, head_dim]
-        let x = x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2);
+        let heads = |x: Tensor<3>| x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2);
+        let plain = heads(content.clone());
+        let x = heads(content + added);
         let raw = || (x.clone(), x.clone());
         let (q, k) = prepared.transform_qk(0, x.clone(), x.clone(), &hidden);
         let scale = 1.0 / (head_dim as f64).sqrt();
@@ -280,10 +287,44 @@ impl Subject {
             first_query: 0,
         };
         let content = Content::new([&q, &k], &raw, &hidden, block, scale);
-        let logits = content.logits();
-        match prepared.content_bias(0, &content) {
-            Some(bias) => logits + bias,
-            None => logits,
+        let mut logits = content.logits();
+        if let Some(bias) = prepared.content_bias(0, &content) {
+            logits = logits + bias;
+        }
+        if matches!(text, Text::Turn) {
+            let keys = plain.clone().swap_dims(2, 3);
+            logits = logits - plain.matmul(keys).mul_scalar(scale);
+        }
+        logits
+    }
+
+    /// Two tokens of a text, `[draws, d_model]`, and the two vectors that are their queries and
+    /// keys, `[draws, n_heads * head_dim]`.
+    fn drawn(&self, text: Text, device: &Device) -> [[Tensor<2>; 2]; 2] {
+        let (d_model, head_dim) = (self.shape.d_model, self.shape.head_dim);
+        let inner = self.shape.n_heads * head_dim;
+        let mut stream = Stream::new(SEED, "inspect response", 0);
+        let mut draw = |width: usize| {
+            let values: Vec<f32> = (0..RESPONSE_DRAWS * width)
+                .map(|_| stream.normal() as f32)
+                .collect();
+            Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
+        };
+        let twice = |vector: Tensor<2>| [vector.clone(), vector];
+        // The product of a vector with itself in a head is the root of head_dim, 1 as a logit; of
+        // a drawn one in expectation.
+        let unit = (head_dim as f64).powf(-0.25);
+        match text {
+            Text::Equal => [twice(draw(d_model)), twice(draw(inner))],
+            Text::Unit => {
+                let ones = Tensor::ones([RESPONSE_DRAWS, inner], device).mul_scalar(unit);
+                [twice(draw(d_model)), twice(ones)]
+            }
+            Text::Turn => {
+                let content = [draw(inner), draw(inner)];
+                let content = content.map(|vector| vector.mul_scalar(unit));
+                [[draw(d_model), draw(d_model)], content]
+            }
         }
     }
 
@@ -341,6 +382,18 @@ pub fn prepared<'a>(
 ) -> Result<Box<dyn Prepared + 'a>, Failure> {
     let prepared = encoding.prepare(positions, &Context::new(device));
     prepared.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+}
+
+/// A text whose logits are computed.
+#[derive(Clone, Copy)]
+pub enum Text {
+    /// Equal tokens, their vectors drawn at random.
+    Equal,
+    /// Equal tokens whose queries and keys have a product of 1 with themselves, in all heads.
+    Unit,
+    /// Equal tokens up to the middle, and another one from there on; of the logits, what the
+    /// encoding changes in them.
+    Turn,
 }
 
 /// Which of the two a vector is.

@@ -106,14 +106,19 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
         "<!-- Written by `scripts/pages`; a test compares. Do not edit. -->\n\n# Catalogue \
          of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
          pictures are those of a model of width {} with {} layers and {} heads, trained at {near} \
-         tokens.\n\nPerplexities are those of the experiment `{experiment}`: byte text, trained \
-         at {near} bytes and tested at {near} and at {far}, mean ± {INTERVAL}, {} seeds under one \
-         small budget and at a learning rate of {} for all, which was not chosen per encoding. \
-         They order encodings at this size, budget and rate and say nothing about a large model. \
-         A kind's row is its default configuration; rows below it are other configurations, named \
-         by their whole difference from the defaults. `-`: not measured, or no default to \
-         measure. A kind that only changes the test was measured on weights trained as another \
-         one, which its row names; its section has all that was tested so.\n\n| kind | what it \
+         tokens. A picture shows, of rotations, the tokens that each pair takes for a turn and the \
+         score of two equal vectors by distance; of biases, the bias by distance and for every \
+         pair; of what is added to the input, the table and how alike positions are; of all \
+         others, the score of two equal vectors and what is changed in the logits of a text \
+         whose token changes in the middle.\n\nPerplexities are those of the experiment \
+         `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, \
+         mean ± {INTERVAL}, {} seeds under one small budget and at a learning rate of {} for \
+         all, which was not chosen per encoding. They order encodings at this size, budget and \
+         rate and say nothing about a large model. A kind's row is its default configuration; \
+         rows below it are other configurations, named by their whole difference from the \
+         defaults. `-`: not measured, or no default to measure. A kind that only changes the \
+         test was measured on weights trained as another one, which its row names; its section \
+         has all that was tested so.\n\n| kind | what it \
          does | hooks | perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
         SHAPE.d_model,
@@ -181,7 +186,7 @@ fn section(
     let (about, facts) = (config.about(), config.facts(&SHAPE));
     let _ = write!(
         out,
-        "\n## {kind}\n\n{}.\n\n![logits of equal tokens by distance under {kind}]({kind}.svg)\n\n",
+        "\n## {kind}\n\n{}.\n\n![what {kind} does]({kind}.svg)\n\n",
         sentence(about.summary)
     );
     let lines = [
@@ -229,7 +234,7 @@ fn cells(row: Option<&Measured>, lengths: [usize; 2]) -> [String; 2] {
     lengths.map(|length| cell(length).unwrap_or_else(|| "-".to_owned()))
 }
 
-/// What the kind does to the logits. Tables that start near 0 are drawn wide, since a picture of
+/// What is particular to the kind. Tables that start near 0 are drawn wide, since a picture of
 /// nothing shows nothing.
 fn picture(kind: &str) -> Result<String, Failure> {
     let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
@@ -239,7 +244,7 @@ fn picture(kind: &str) -> Result<String, Failure> {
         *init_std = 0.5.into();
         command += " init_std=0.5";
     }
-    inspect::response_svg(
+    inspect::lecture_svg(
         serde_json::from_value(keys).map_err(broken)?,
         SHAPE,
         TRAIN_LEN,
