@@ -199,7 +199,10 @@ impl Drawing<'_> {
         let factor = self
             .scaling_factor()
             .map_or_else(String::new, |factor| format!(", factor {}", number(factor)));
-        format!("{}{factor}", kind.unwrap_or("scaled"))
+        let kind = kind.map_or("scaled".to_owned(), |kind| {
+            experiment::spec::NAMES.kind(kind)
+        });
+        format!("{kind}{factor}")
     }
 
     pub fn drawn(&self) -> &'static str {

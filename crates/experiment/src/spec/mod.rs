@@ -25,7 +25,8 @@ pub use eval::{
     Decode, EvalSpec, TRAINED, VariantSpec, changes_with_length, trained_path, untrained,
 };
 use posenc::{EncodingConfig, Positions, PositionsConfig, RopeScaling};
-use records::names::Names;
+use records::names::{self, Detail, Names};
+use records::record::Label;
 use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,7 +104,7 @@ pub struct Job {
     /// The experiment's name.
     pub experiment: String,
     /// This run's values on the axes.
-    pub labels: Vec<records::record::Label>,
+    pub labels: Vec<Label>,
     /// Directory relative paths of the task are resolved against.
     pub config_dir: PathBuf,
     /// Directory of the run to start from, or the file of weights.
@@ -126,11 +127,12 @@ pub struct Job {
 impl Job {
     /// The run as people name it: `rope seed 0`.
     pub fn name(&self) -> String {
-        let labels: Vec<&str> = self
-            .labels
-            .iter()
-            .map(|label| label.text.as_str())
-            .collect();
+        // A name that holds lists is said in words, as in reports.
+        let name = |label: &Label| match label.text.len() > names::LONGEST {
+            true => NAMES.label(label, Detail::Whole),
+            false => label.text.clone(),
+        };
+        let labels: Vec<String> = self.labels.iter().map(name).collect();
         let half = if self.half_of.is_some() {
             ", half steps"
         } else {

@@ -50,7 +50,7 @@ fn rotated_denominators_are_counted_in_records_and_reports() {
         .collect();
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
     let cells = |name: &str, of: fn(&Denominators) -> u64| {
-        format!("| rope | {name} | {} | {} |", of(&all[0]), of(&all[1]))
+        format!("| RoPE | {name} | {} | {} |", of(&all[0]), of(&all[1]))
     };
     for line in [
         "### Denominators of linear attention".to_owned(),
@@ -58,7 +58,7 @@ fn rotated_denominators_are_counted_in_records_and_reports() {
         cells("negative", |of| of.negative),
         cells("clamped", |of| of.clamped),
         format!(
-            "Denominators of linear attention that are no sums of weights: rope: {} negative and \
+            "Denominators of linear attention that are no sums of weights: RoPE: {} negative and \
              {} clamped of {}.",
             all[0].negative + all[1].negative,
             all[0].clamped + all[1].clamped,
