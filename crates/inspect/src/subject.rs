@@ -214,9 +214,11 @@ impl Subject {
         let [tokens, contents] = self.drawn(text, device);
         // At every position the first vector, from the middle on the second: [1, length, width].
         let along = |vectors: &[Tensor<2>; 2], draw: usize| {
-            let [first, second] = vectors
-                .each_ref()
-                .map(|all| all.clone().slice_dim(0, draw..draw + 1).unsqueeze_dim::<3>(1));
+            let [first, second] = vectors.each_ref().map(|all| {
+                all.clone()
+                    .slice_dim(0, draw..draw + 1)
+                    .unsqueeze_dim::<3>(1)
+            });
             let first = first.repeat_dim(1, length - length / 2);
             match length / 2 {
                 0 => first,
