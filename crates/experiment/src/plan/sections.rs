@@ -63,7 +63,7 @@ config::options! {
     last_tokens: Option<usize> = or("none")
         => Whole(1, LONGEST), "16", "Also report the loss over the last predictions of every window of text; at most the shortest test length.";
     attention_distance: bool = false
-        => Truth, "true", "Whether the mean attention distance and the share of pairs without weight of every head are recorded, and of rotary heads a semantic and a positional score.";
+        => Truth, "true", "Whether the attention of every head is measured: mean distance, share of pairs without weight, scores of rotary heads.";
     every: Option<u64> = or("none")
         => Whole(1, 100_000_000), "200", "Steps between two scores taken while training; at most `train.steps`.", "the steps of the training from one scoring to the next";
     during: Option<TestLens> = or("eval.test_lens")
