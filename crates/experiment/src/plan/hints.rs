@@ -28,8 +28,8 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         Problem::UnknownKey {
             name,
             table: TableName::Key(above),
-            ..
-        } => elsewhere(name, above, table),
+            known,
+        } => elsewhere(name, above, table).or_else(|| number_of_formula(name, known)),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
         Problem::MissingKey { name, table } => missing(name, table),
         Problem::WrongType {
@@ -44,6 +44,14 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         mistake.help = Some(hint);
     }
     mistake
+}
+
+/// Where the number of a formula is written, beside the formula.
+fn number_of_formula(name: &str, known: &[String]) -> Option<String> {
+    let has = |key: &str| known.iter().any(|known| known == key);
+    (has("values") && has("inv_freq")).then(|| {
+        format!("write `values = {{ {name} = .. }}`, or under `train` if it is to be trained")
+    })
 }
 
 /// What to write for a kind that is not one of an encoding but of something else.

@@ -16,6 +16,11 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("train.steps=1.5", 2, &["train.steps", "1.5"]),
     ("model.pe.tehta=1", 2, &["tehta", "base"]),
     ("model.pe.kind=rpoe", 2, &["rpoe", "rope"]),
+    (
+        "model.pe={kind=\"formula\",bias=\"-m*log(1+d)\",m=[0.5,1.0]}",
+        2,
+        &["model.pe", "`m`", "write `values = { m = .. }`"],
+    ),
     ("task.kind=kopy", 2, &["kopy", "copy"]),
     ("seeds=3", 2, &["seeds"]),
     (
