@@ -146,7 +146,7 @@ pub fn check_memory() -> Result<(), Failure> {
     ))
 }
 
-/// Whether this process gets so many bytes: no limit on its memory is in the way.
+/// Whether this process can allocate `count` bytes under its memory limits.
 pub fn has_memory(count: usize) -> bool {
     let mut bytes = Vec::<u8>::new();
     let got = bytes.try_reserve_exact(count).is_ok();

@@ -16,7 +16,7 @@ use tasks::Stream;
 pub const ROWS: usize = 32;
 const QUERIES: usize = 4;
 const KEYS: usize = 16;
-/// Distances of the positional score; all of a window of so many tokens or fewer.
+/// Most distances that the positional score averages over.
 const DISTANCES: usize = 256;
 
 /// Real and imaginary part.

@@ -301,6 +301,19 @@ impl Pen {
         );
     }
 
+    /// Horizontal bars of one colour and height: the upper left corner of each, and its width. One
+    /// path of strokes takes a quarter of the bytes of as many rectangles.
+    pub(super) fn bars(&mut self, bars: &[(Spot, f64)], height: f64, fill: Color) {
+        self.flush();
+        let stroke = self.stroke(fill, height, &[]);
+        let _ = write!(self.out, "<path{stroke} fill=\"none\" d=\"");
+        for ((x, y), width) in bars {
+            let [x, y, width] = [*x, y + height / 2.0, *width].map(number);
+            let _ = write!(self.out, "M{x} {y}h{width}");
+        }
+        self.out.push_str("\"/>");
+    }
+
     /// A text whose baseline passes through `at`.
     pub(super) fn text(&mut self, at: Spot, text: &str, font: &Font) {
         self.write(at, text, font, "");

@@ -7,7 +7,7 @@ use records::palette::{COLORS, on_terminal, palette, rgb};
 use std::fmt;
 
 /// Red, green and blue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Color(pub u8, pub u8, pub u8);
 
 impl fmt::Display for Color {

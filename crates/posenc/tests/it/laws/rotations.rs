@@ -418,8 +418,8 @@ fn hd_rope_is_rope_in_another_basis() {
 #[test]
 fn rope_plus_plus_is_rope_where_heads_share_nothing() {
     // An imaginary head has queries `q sin - rotate_half(q) cos` and keys of RoPE, as the authors'
-    // code (arXiv 2512.07525): those of RoPE after a quarter turn back in every pair, which a
-    // projection of its own takes up.
+    // code (arXiv 2512.07525): those of RoPE after a quarter turn back in every pair. A head with
+    // its own query projection can learn that turn.
     let rope = build(
         &config(json!({"kind": "rope", "base": 100.0})),
         &heads_of(8),
