@@ -45,7 +45,12 @@ pub(super) fn document(
     let mut sections: Vec<Section> = settings.iter().map(of).collect();
     limit_figures(&mut sections, &mut notes);
     name_files(&mut sections, &mut chapters);
-    let overview = overview::chapter(settings, &sections, pages);
+    let board = chapters.iter().flat_map(|c| &c.tables);
+    let on_board = board
+        .filter(|t| t.slug == "board")
+        .map(|t| t.rows.len())
+        .sum();
+    let overview = overview::chapter(settings, &sections, pages, on_board);
     let has_overview = overview.is_some();
     chapters.splice(0..0, overview);
     fold(&mut sections, &chapters, has_overview);

@@ -1,6 +1,6 @@
 //! A report before any markup: sections and chapters of tables and figures.
 
-use crate::plot::{Grids, LinePlot, PageFigure};
+use crate::plot::{Dots, Grids, LinePlot, PageFigure};
 
 /// Everything that a report shows.
 pub(crate) struct Document {
@@ -297,6 +297,7 @@ pub(crate) struct Figure {
 pub(crate) enum Drawing {
     Lines(LinePlot),
     Grids(Grids),
+    Dots(Dots),
 }
 
 impl Drawing {
@@ -304,6 +305,7 @@ impl Drawing {
         match self {
             Drawing::Lines(plot) => &plot.title,
             Drawing::Grids(plot) => &plot.title,
+            Drawing::Dots(plot) => &plot.title,
         }
     }
 
@@ -311,6 +313,7 @@ impl Drawing {
         match self {
             Drawing::Lines(plot) => &plot.subtitle,
             Drawing::Grids(plot) => &plot.subtitle,
+            Drawing::Dots(plot) => &plot.subtitle,
         }
     }
 
@@ -318,6 +321,7 @@ impl Drawing {
         match self {
             Drawing::Lines(plot) => plot.to_svg(),
             Drawing::Grids(plot) => plot.to_svg(),
+            Drawing::Dots(plot) => plot.to_svg(),
         }
     }
 
@@ -325,7 +329,7 @@ impl Drawing {
     pub(crate) fn has_seeds(&self) -> bool {
         match self {
             Drawing::Lines(plot) => plot.series.iter().any(|s| !s.seeds.is_empty()),
-            Drawing::Grids(_) => false,
+            Drawing::Grids(_) | Drawing::Dots(_) => false,
         }
     }
 
@@ -334,6 +338,7 @@ impl Drawing {
         match self {
             Drawing::Lines(plot) => plot.to_page(is_small),
             Drawing::Grids(plot) => plot.to_page(),
+            Drawing::Dots(plot) => plot.to_page(),
         }
     }
 }

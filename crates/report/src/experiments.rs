@@ -2,7 +2,7 @@
 //! and the runs and the config of the experiment.
 
 use super::assemble::document;
-use super::chapters::{prediction, ranking};
+use super::chapters::{board, prediction};
 use super::document::Document;
 use super::pages::{ExperimentPage, links};
 use super::spec::{Format, ReportSpec};
@@ -69,7 +69,7 @@ fn of_experiment(
         notes: Vec::new(),
         ..spec.clone()
     };
-    let ranked = ranking::chapter(settings).into_iter();
-    let chapters = ranked.chain(prediction::chapter(settings));
+    let board = board::chapter(settings).into_iter();
+    let chapters = board.chain(prediction::chapter(settings));
     document(roles, &[], settings, &own, chapters.collect(), &[])
 }

@@ -15,11 +15,13 @@
 //! learning.rs    whether scores still move with more steps
 //! learned.rs     which seeds have learned their task
 //! outcome.rs     reach, the best method
+//! by_seed.rs     reach of each seed
 //! varied.rs      what rows differ in besides the method
 //! base_sweep.rs  methods that differ only in the rotary base
 //! ```
 
 pub mod base_sweep;
+mod by_seed;
 mod comparable;
 pub mod groups;
 pub mod identity;

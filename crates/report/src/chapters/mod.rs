@@ -1,8 +1,9 @@
 //! Chapters of a report: what is about all settings together.
 
 pub(crate) mod assertions;
+pub(crate) mod board;
 pub(crate) mod claims;
 pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod prediction;
-pub(crate) mod ranking;
+mod ranks;

@@ -14,11 +14,13 @@ const MOST_METHODS: usize = 40;
 const MOST_SETTINGS: usize = 40;
 
 /// The chapter, or none where there is one setting or one method. `sections`: those of the settings;
-/// `pages`: those of the experiments, to which cells lead.
+/// `pages`: those of the experiments, to which cells lead. `on_board`: methods of the board, which
+/// has their reach.
 pub(crate) fn chapter(
     settings: &[Setting<'_>],
     sections: &[Section],
     pages: &[ExperimentPage],
+    on_board: usize,
 ) -> Option<Chapter> {
     let is_shown = |s: &Setting<'_>| s.in_length.is_some() && s.longer().next().is_some();
     let both = settings.iter().zip(sections).filter(|(s, _)| is_shown(s));
@@ -31,7 +33,8 @@ pub(crate) fn chapter(
         0 => String::new(),
         n => format!(" {n} methods of a single setting each are in its tables only."),
     };
-    let mut tables = vec![reach(&columns, &rows, &left)];
+    let mut tables = Vec::new();
+    tables.extend((rows.len() != on_board).then(|| reach(&columns, &rows, &left)));
     tables.extend(multiple(&columns).map(|k| kept(&columns, &rows, k)));
     for table in &mut tables {
         lead_to_pages(table, &columns, &rows, pages);

@@ -5,6 +5,7 @@
 mod attention;
 mod base;
 mod depth;
+mod farthest;
 mod lengths;
 mod position;
 mod scores;
@@ -20,9 +21,10 @@ use records::analysis::setting::Setting;
 type Figures = fn(&Setting<'_>, &ReportSpec) -> Vec<Figure>;
 
 /// The figures, in the order of the report.
-const FIGURES: [Figures; 8] = [
+const FIGURES: [Figures; 9] = [
     scores::figures,
     lengths::figures,
+    farthest::figures,
     depth::figures,
     position::figures,
     attention::figures,

@@ -7,6 +7,7 @@
 //! line.rs     drawing of lines, bands, references
 //! series.rs   LinePlot, and Series: one of its lines
 //! heatmap.rs  Heatmap: a matrix as colours
+//! dots.rs     Dots: a number of each method with its interval
 //! grids.rs    Grids: small matrices with their numbers, side by side
 //! axis.rs     ranges, ticks, labels that have room
 //! ends.rs     names at the ends of lines
@@ -19,6 +20,7 @@
 //! ```
 
 mod axis;
+mod dots;
 mod ends;
 mod frame;
 mod grids;
@@ -31,6 +33,7 @@ mod ranges;
 mod series;
 mod style;
 
+pub use dots::{Dot, Dots};
 pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;

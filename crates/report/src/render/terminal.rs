@@ -64,7 +64,7 @@ fn styles(section: &Section) -> Vec<Option<usize>> {
         .filter(|f| f.metric == section.lead.metric)
         .find_map(|f| match &f.plot {
             Drawing::Lines(plot) => Some(plot),
-            Drawing::Grids(_) => None,
+            Drawing::Grids(_) | Drawing::Dots(_) => None,
         });
     let Some(plot) = figure else {
         return Vec::new();

@@ -1249,33 +1249,46 @@ fn methods_are_ranked_over_tasks() {
             }),
     );
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    let rows = cells(&markdown, "Mean reciprocal rank");
-    let alone: Vec<Vec<&str>> = rows
-        .iter()
-        .map(|row| {
-            row.iter()
-                .map(|cell| cell.split(", seeds").next().unwrap())
-                .collect()
-        })
-        .collect();
-    // Seed 0: 1 and 1/3, 1/2 and 2/3, 1/3 and 2/3; seed 1: the first two of copying change places.
+    let rows = cells(&markdown, "Methods over all tasks");
+    // Ranks at copy and sort by the means over seeds: 1 and 3; 2 and 1.5; 3 and 1.5.
     assert_eq!(
-        alone,
+        rows[0],
         [
-            [
-                "method",
-                "MRR",
-                "copy, trained at 16 symbols",
-                "sort, trained at 16 symbols"
-            ],
-            ["nope", "0.71", "1.5", "1.5"],
-            ["alibi", "0.54", "1.5", "3.0"],
-            ["rope", "0.50", "3.0", "1.5"],
+            "method",
+            "group",
+            "P(best)",
+            "MRR",
+            "copy, trained at 16 symbols",
+            "sort, trained at 16 symbols"
         ]
     );
-    // nope: (1/2 + 2/3) / 2 and (1 + 2/3) / 2.
+    let without_best: Vec<Vec<String>> = rows[1..]
+        .iter()
+        .map(|row| [&row[..2], &row[3..]].concat())
+        .collect();
+    assert_eq!(
+        without_best,
+        [
+            [
+                "alibi",
+                "A",
+                "0.67",
+                "1x \\[1x, 1.5x\\]",
+                "not converged (0 of 2)"
+            ],
+            ["nope", "A", "0.58", "1x \\[1x, 1.5x\\]", "1x"],
+            ["rope", "A", "0.50", "1x", "1x"],
+        ]
+    );
+    // Of copy alone alibi is first unless both seeds drawn are the second, so with 3/4. Two tasks
+    // are drawn: both copy (a tie where they say different things), one of each, or both sort.
+    let best = [9.0 / 16.0, 5.0 / 16.0, 1.0 / 8.0];
+    for (row, best) in rows[1..].iter().zip(best) {
+        let got: f64 = row[2].parse().unwrap();
+        assert!((got - best).abs() < 0.02, "{row:?}, {best}");
+    }
     assert!(
-        markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83;"),
+        markdown.contains("Over 2 tasks: no method is surely ahead of another."),
         "{markdown}"
     );
     // One task is no mean, and one method no rank.
@@ -1287,7 +1300,7 @@ fn methods_are_ranked_over_tasks() {
         ]
         .concat(),
     ] {
-        assert!(!text(&report(&few, &[], &spec()).unwrap(), "report.md").contains("reciprocal"));
+        assert!(!text(&report(&few, &[], &spec()).unwrap(), "report.md").contains("P(best)"));
     }
 }
 
