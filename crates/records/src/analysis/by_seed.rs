@@ -8,8 +8,8 @@ use crate::metric;
 /// How far one run keeps its in-length score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeedReach {
-    /// The longest test length up to which every score is kept, as a multiple of the training
-    /// length: 1 where the first longer length loses it, 0 for a variant that has lost it in length.
+    /// The longest test length up to which every score is kept, over the training length: 1 where
+    /// the first longer length loses it, 0 for a variant that has lost it in length.
     pub times: f64,
     /// Whether nothing longer was tested.
     pub is_longest: bool,

@@ -1,5 +1,6 @@
 //! The chapter that opens a report on several settings: methods by settings, with how far each
-//! method keeps its score, and how much of it at one multiple of the training length.
+//! method keeps its score, and how much of it at one multiple of the training length. Many settings
+//! are the rows, so that the page has room for their names.
 
 use crate::captions::kept as kept_rule;
 use crate::document::{Cell, Chapter, Layout, Section, Table};
@@ -12,6 +13,11 @@ use std::collections::BTreeMap;
 const MOST_METHODS: usize = 40;
 /// Settings with a column.
 const MOST_SETTINGS: usize = 40;
+/// Settings from which on they are the rows, and the methods that most of them have the columns.
+const WIDE: usize = 9;
+/// Columns of methods, and the least share of the settings that one has.
+const MOST_COLUMNS: usize = 10;
+const LEAST_SHARE: f64 = 0.2;
 
 /// The chapter, or none where there is one setting or one method. `sections`: those of the settings;
 /// `pages`: those of the experiments, to which cells lead. `on_board`: methods of the board, which
@@ -29,8 +35,10 @@ pub(crate) fn chapter(
     if columns.len() < 2 || rows.len() < 2 {
         return None;
     }
+    let is_wide = columns.len() >= WIDE;
     let left = match left {
         0 => String::new(),
+        n if is_wide => format!(" Methods of few settings, {n}, are in their tables only."),
         n => format!(" {n} methods of a single setting each are in its tables only."),
     };
     let mut tables = Vec::new();
@@ -38,6 +46,9 @@ pub(crate) fn chapter(
     tables.extend(multiple(&columns).map(|k| kept(&columns, &rows, k)));
     for table in &mut tables {
         lead_to_pages(table, &columns, &rows, pages);
+        if is_wide {
+            turn(table);
+        }
     }
     Some(Chapter {
         name: "Overview".into(),
@@ -64,7 +75,11 @@ fn rows<'c>(columns: &Columns<'c, '_>) -> (Vec<&'c str>, usize) {
     // Stable: methods of equally many settings stay in the order of the first.
     names.sort_by_key(|name| std::cmp::Reverse(counts[name]));
     let all = names.len();
-    if all > MOST_METHODS {
+    if columns.len() >= WIDE {
+        let least = LEAST_SHARE * columns.len() as f64;
+        names.retain(|name| counts[name] as f64 >= least);
+        names.truncate(MOST_COLUMNS);
+    } else if all > MOST_METHODS {
         names.retain(|name| counts[name] > 1);
     }
     let left = all - names.len();
@@ -126,6 +141,25 @@ fn matrix(
         layout: Layout::Heat,
         ..Table::default()
     }
+}
+
+/// Makes the settings the rows, but for those with fewer than two methods.
+fn turn(table: &mut Table) {
+    let methods: Vec<String> = table.rows.iter().map(|row| row[0].text.clone()).collect();
+    let settings = table.columns.iter().zip(&table.column_links).enumerate();
+    let row = |(at, (name, link)): (usize, (&String, &Option<String>))| {
+        let start = Cell::linked(vec![(name.clone(), link.clone())]);
+        let cells = table.rows.iter().map(|row| row[at].clone());
+        std::iter::once(start).chain(cells).collect::<Vec<Cell>>()
+    };
+    let rows = settings.skip(1).map(row);
+    let given = |row: &Vec<Cell>| row[1..].iter().filter(|c| !c.text.is_empty()).count();
+    let rows = rows.filter(|row| given(row) >= 2);
+    table.rows = rows.collect();
+    table.columns = std::iter::once("setting".to_owned())
+        .chain(methods)
+        .collect();
+    table.column_links = Vec::new();
 }
 
 /// Links each cell of a matrix to the page of the experiment that has the method.

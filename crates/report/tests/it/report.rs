@@ -1305,6 +1305,34 @@ fn methods_are_ranked_over_tasks() {
 }
 
 #[test]
+fn many_settings_are_the_rows_of_the_overview() {
+    let kinds: Vec<String> = (0..9).map(|at| format!("task{at}")).collect();
+    let mut records: Vec<RunRecord> = Vec::new();
+    for kind in &kinds {
+        records.extend(scored(kind, "alibi", &[(1.0, 0.95)]));
+        records.extend(scored(kind, "rope", &[(1.0, 0.5)]));
+    }
+    // A method of one setting, and a setting of one method.
+    records.extend(scored("task0", "nope", &[(1.0, 0.5)]));
+    records.extend(scored("alone", "rope", &[(1.0, 0.5)]));
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let rows = cells(&markdown, "How far each method keeps its score");
+    assert_eq!(rows[0], ["setting", "rope", "alibi"]);
+    assert_eq!(rows.len(), 1 + kinds.len());
+    for (row, kind) in rows[1..].iter().zip(&kinds) {
+        assert!(
+            row[0].contains(&format!("{kind}, trained at 16 symbols")),
+            "{row:?}"
+        );
+        assert_eq!(row[1..], ["1x", "1.5x"]);
+    }
+    assert!(
+        markdown.contains("Methods of few settings, 1, are in their tables only."),
+        "{markdown}"
+    );
+}
+
+#[test]
 fn a_metric_defined_in_two_ways_is_shown_in_both() {
     let mut records = scored("copy", "alibi", &[(1.0, 0.9)]);
     records.extend(scored("copy", "rope", &[(1.0, 0.9)]));
