@@ -301,10 +301,10 @@ fn summary(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
     };
     let first: Vec<String> = first.map(title).collect();
     let what = match &first[..] {
-        [only] => format!("{only} is surely ahead of every other method"),
-        all if all.len() == rows.len() => "no method is surely ahead of another".into(),
+        [only] => format!("{only} is clearly ahead of every other method"),
+        all if all.len() == rows.len() => "no method is clearly ahead of another".into(),
         all => format!(
-            "no method of group A is surely ahead of the others: {}",
+            "no method of group A is clearly ahead of the others: {}",
             all.join("; ")
         ),
     };

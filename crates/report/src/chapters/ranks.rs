@@ -24,7 +24,7 @@ pub(super) struct Standing {
     pub mrr: f64,
     /// Share of the resamples in which it has the highest one; ties are split.
     pub best: f64,
-    /// Its group, 0 for the first: methods that its leader is not surely ahead of.
+    /// Its group, 0 for the first: methods that its leader is not clearly ahead of.
     pub group: usize,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn standings(tasks: &[Scores]) -> Vec<Standing> {
     (0..methods).map(standing).collect()
 }
 
-/// The leader of those without a group and all that it is not surely ahead of are the next group.
+/// The leader of those without a group and all that it is not clearly ahead of are the next group.
 fn groups(mrr: &[f64], ahead: &[Vec<f64>]) -> Vec<usize> {
     let mut groups = vec![usize::MAX; mrr.len()];
     for group in 0..mrr.len() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_ahead_in_every_seed_of_every_task_is_surely_the_best() {
+    fn a_method_ahead_in_every_seed_of_every_task_is_the_best() {
         let tasks = [
             task(&[&[1.0, 2.0, 3.0], &[1.1, 3.0, 2.0]]),
             task(&[&[5.0, 6.0, 7.0], &[5.0, 7.0, 6.0]]),
