@@ -1,6 +1,7 @@
 //! The conditions of a report: the facts that all its numbers depend on.
 
 use records::analysis::setting::Setting;
+use records::order;
 use records::record::{RunRecord, RunStatus};
 use records::text::{list, thousands};
 use std::collections::BTreeSet;
@@ -28,6 +29,9 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
             format!("{} to {}", thousands(low), thousands(high))
         }
     };
+    let experiments: BTreeSet<&String> = records.iter().map(|r| &r.experiment).collect();
+    let mut experiments: Vec<String> = experiments.into_iter().cloned().collect();
+    experiments.sort_by(|a, b| order::names(a, b));
     let mut seeds: Vec<u64> = records.iter().map(|r| r.seed).collect();
     seeds.sort_unstable();
     seeds.dedup();
@@ -81,7 +85,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ))
     });
     let rows = [
-        ("experiments", each(&|r| Some(r.experiment.clone()))),
+        ("experiments", list(&experiments, 6)),
         (
             "runs",
             format!("{runs} ({diverged} diverged), {methods}{later}"),

@@ -3,6 +3,7 @@
 
 use super::document::Config;
 use super::spec::ReportSpec;
+use records::order;
 use records::record::RunRecord;
 use records::spec::Spec;
 use records::text::{self, list, short_hash};
@@ -28,14 +29,17 @@ pub(crate) fn configs(records: &[&RunRecord], spec: &ReportSpec) -> Vec<Config> 
             toml: toml(&runs[0].method_spec()),
         }
     };
+    let mut by_experiment: Vec<_> = by_experiment.into_iter().collect();
+    by_experiment.sort_by(|a, b| order::names(a.0, b.0));
     by_experiment.into_iter().map(one).collect()
 }
 
 /// Which spec is shown, and what it leaves out.
 fn about(run: &RunRecord) -> String {
     let labels = run.labels.iter().map(|label| text::name(&label.text, 60));
+    let chosen = run.selected.as_ref().map_or("", |_| "chosen values, ");
     format!(
-        "The resolved spec of run {} [{}]. Methods, variants and seeds are in the tables.",
+        "The resolved spec of run {} [{}]. Methods, {chosen}variants and seeds are in the tables.",
         short_hash(&run.run_id),
         list(&labels.collect::<Vec<_>>(), 8)
     )

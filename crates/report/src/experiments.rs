@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use records::analysis::identity::MethodSpecs;
 use records::analysis::roles::Roles;
 use records::analysis::setting::{Setting, settings};
+use records::order;
 use records::record::RunRecord;
 use records::text::{self, Slugs};
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ pub(super) fn pages(
 ) -> Vec<ExperimentPage> {
     let results = Roles::of(records.iter().copied()).results;
     let experiments: BTreeSet<&str> = results.iter().map(|r| r.experiment.as_str()).collect();
+    let mut experiments: Vec<&str> = experiments.into_iter().collect();
+    experiments.sort_by(|a, b| order::names(a, b));
     if experiments.len() < 2 || !spec.formats.contains(&Format::Html) {
         return Vec::new();
     }

@@ -155,6 +155,7 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
     let beaten = beaten(setting, &leading, next);
     let (verb, whose) = match leaders.len() {
         1 => ("holds", "its"),
+        2 if setting.methods.len() == 2 => ("both hold", "their"),
         n if n == setting.methods.len() => ("all hold", "their"),
         _ => ("hold", "their"),
     };

@@ -7,8 +7,12 @@ use super::point::{Absent, Point, difference_parts, value_at, value_in};
 use super::setting::{Method, Setting};
 use crate::metric::{STILL_LEARNING, of_difference};
 use crate::record::RunRecord;
+use crate::stats::Estimate;
 use crate::text::{list, name};
 use std::collections::BTreeSet;
+
+/// Methods that are still learning, of which the sentence names each though all are.
+const MOST_LISTED: usize = 3;
 
 impl Setting<'_> {
     /// Whether any run was also trained with half its steps.
@@ -71,30 +75,40 @@ impl Setting<'_> {
     /// with half its steps.
     pub fn learning_note(&self) -> Option<String> {
         let len = self.in_length.filter(|_| self.has_halves())?;
-        let trained = || self.methods.iter().filter(|m| !self.is_variant(m));
-        let tested = trained().filter(|m| self.learning(m).estimate.is_some());
-        let still = trained().filter(|m| self.is_still_learning(m));
+        let trained = self.methods.iter().filter(|m| !self.is_variant(m));
+        let change = |method: &Method| self.learning(method).estimate;
+        let tested: Vec<(&Method, Estimate)> =
+            trained.filter_map(|m| Some((m, change(m)?))).collect();
+        let mut still = tested.clone();
+        still.retain(|(method, _)| self.is_still_learning(method));
         let metric = self.lead();
-        let text = |method: &Method| {
-            let change = self.learning(method).estimate?;
-            let (change, _) = difference_parts(metric, &change);
-            Some(format!("{} ({change})", name(&method.title, 60)))
+        let least = match of_difference(metric) == metric {
+            true => STILL_LEARNING.to_string(),
+            false => format!("{} %", 100.0 * STILL_LEARNING),
         };
-        let still: Vec<String> = still.filter_map(text).collect();
-        let kind = if of_difference(metric) == metric {
-            format!("by more than {STILL_LEARNING}")
-        } else {
-            format!("by more than {} %", 100.0 * STILL_LEARNING)
+        let moves = format!("from half the steps to all, {metric} at {len} moves by");
+        let number = |change: &Estimate| difference_parts(metric, change).0;
+        let named = |(method, change): &(&Method, Estimate)| {
+            format!("{} ({})", name(&method.title, 60), number(change))
         };
-        let which = match still.len() {
-            0 => String::new(),
-            _ => format!(": {}", list(&still, 12)),
+        let moved = |(method, change): &(&Method, Estimate)| {
+            format!("{} ({})", number(change), name(&method.title, 60))
         };
-        Some(format!(
-            "{} of {} methods are still learning, their {metric} at {len} moves {kind} from half the \
-             steps to all{which}.",
-            still.len(),
-            tested.count()
-        ))
+        Some(match (still.len(), tested.len()) {
+            (0, _) => format!("No method is still learning: {moves} at most {least}."),
+            (count, all) if count == all && all > MOST_LISTED => {
+                still.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+                let ends = [&still[0], &still[all - 1]].map(moved);
+                format!(
+                    "All {all} methods are still learning: {moves} {} to {}.",
+                    ends[0], ends[1]
+                )
+            }
+            (count, all) => format!(
+                "{count} of {all} methods {} still learning: {moves} more than {least} for {}.",
+                if count == 1 { "is" } else { "are" },
+                list(&still.iter().map(named).collect::<Vec<_>>(), 12)
+            ),
+        })
     }
 }

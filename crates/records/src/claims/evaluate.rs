@@ -158,10 +158,11 @@ impl<'s> Evaluation<'s, '_> {
             .iter()
             .filter(|l| tested(**l, self.setting).is_empty());
         missing
-            .map(|l| self.untested(&format!("length {l}"), "not tested"))
+            .map(|l| self.untested(&format!("length {l}"), ""))
             .collect()
     }
 
+    /// No number; `why` is empty where the records lack the method or the length.
     fn untested(&self, what: &str, why: &str) -> Comparison {
         Comparison {
             what: text::name(what, 160),
@@ -181,7 +182,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             match self.find(name) {
-                None => out.push(self.untested(name, "not tested")),
+                None => out.push(self.untested(name, "")),
                 Some(method) => out.extend(self.lengths().into_iter().map(|len| of(method, len))),
             }
         }
@@ -203,11 +204,7 @@ impl<'s> Evaluation<'s, '_> {
             }
             missing.extend([a, b].into_iter().filter(|name| self.find(name).is_none()));
         }
-        out.extend(
-            missing
-                .into_iter()
-                .map(|name| self.untested(name, "not tested")),
-        );
+        out.extend(missing.into_iter().map(|name| self.untested(name, "")));
         out.extend(self.missing_lengths());
         out
     }
@@ -284,7 +281,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
-                out.push(self.untested(name, "not tested"));
+                out.push(self.untested(name, ""));
                 continue;
             };
             // Every tested length up to the longest one named, also those between.
@@ -341,7 +338,7 @@ impl<'s> Evaluation<'s, '_> {
         let methods: Vec<&Method> = found.into_iter().filter_map(|m| m.1).collect();
         let mut out: Vec<Comparison> = missing
             .into_iter()
-            .map(|m| self.untested(m.0, "not tested"))
+            .map(|m| self.untested(m.0, ""))
             .collect();
         if methods.len() > 1 {
             for len in self.lengths() {
@@ -372,7 +369,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
-                out.push(self.untested(name, "not tested"));
+                out.push(self.untested(name, ""));
                 continue;
             };
             for pair in self.lengths().windows(2) {

@@ -19,7 +19,7 @@ pub struct ExperimentSetting<'a> {
     pub setting: Setting<'a>,
 }
 
-/// Every setting of every experiment, in canonical order.
+/// Every setting of every experiment, by the name of the experiment, then in canonical order.
 pub fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -33,6 +33,8 @@ pub fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> 
     }
     let all: Vec<&RunRecord> = records.iter().collect();
     let specs = MethodSpecs::new(&all);
+    let mut by_experiment: Vec<_> = by_experiment.into_iter().collect();
+    by_experiment.sort_by(|a, b| order::names(a.0, b.0));
     let mut out = Vec::new();
     for (experiment, runs) in by_experiment {
         let experiment = text::name(experiment, 60);

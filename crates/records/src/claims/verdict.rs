@@ -55,15 +55,23 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The sentence for people, numbers included.
+    /// The number as printed, or why there is none; just what it is about where it was not tested.
     pub fn text(&self) -> String {
-        let Self {
-            what, shown, why, ..
-        } = self;
-        match &self.bound {
-            None => format!("{what}: {why}"),
-            Some(_) => format!("{what}: {shown}, needed {} ({why})", self.needed),
+        let said = if self.bound.is_some() {
+            &self.shown
+        } else {
+            &self.why
+        };
+        match said.as_str() {
+            "" => self.what.clone(),
+            said => format!("{}: {said}", self.what),
         }
+    }
+
+    /// What the number needs, and why the verdict is what it is; none where there is no number.
+    pub fn rule(&self) -> Option<String> {
+        self.bound
+            .map(|_| format!("needed {} ({})", self.needed, self.why))
     }
 
     /// Whether it disagrees also by the interval that leaves out `alpha`.

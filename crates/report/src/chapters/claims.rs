@@ -7,7 +7,7 @@ use crate::document::{Cell, Chapter, Layout, Table};
 use records::claims::{Beside, Claims, Column, Outcome, Verdict, counts, range};
 use records::metric;
 use records::record::RunRecord;
-use records::stats::{Correlation, MOST_EXACT};
+use records::stats::{ALPHA, Correlation, MOST_EXACT};
 use records::text::{self, list};
 
 /// The lists of claims: verdict, anchor, first sentence of the caption.
@@ -93,13 +93,15 @@ fn claim_table(
     }
     // Only an undecided claim is judged by its means.
     let has_means = verdict == Verdict::Undecided;
-    let row = |outcome: &&Outcome| -> Vec<Cell> {
+    let row = |(at, outcome): (usize, &&Outcome)| -> Vec<Cell> {
         let claim = &claims.claims[outcome.claim];
+        let is_next = at > 0 && of[at - 1].claim == outcome.claim;
+        let once = |text: &String| if is_next { String::new() } else { text.clone() };
         let means = outcome.means();
         let means = means.map_or("-".into(), |[agree, all]| format!("{agree} of {all}"));
         let start = [
-            claim.text.clone(),
-            claim.source.clone(),
+            once(&claim.text),
+            once(&claim.source),
             or_dash(&outcome.place),
         ];
         let means = has_means.then_some(means);
@@ -126,7 +128,7 @@ fn claim_table(
             RULE.into()
         },
         columns: columns.into_iter().map(String::from).collect(),
-        rows: of.iter().map(row).collect(),
+        rows: of.iter().enumerate().map(row).collect(),
         layout: Layout::Prose,
         ..Table::default()
     })
@@ -251,38 +253,26 @@ fn correlation_tables(columns: &[Column]) -> [Table; 2] {
     let is_one_row = |a: &Column, b: &Column| {
         (&a.source, &a.place, &a.metric) == (&b.source, &b.place, &b.metric)
     };
-    let row = |columns: &[Column]| {
-        let rho = |column: &Column| {
-            let text = match column.correlation {
-                None => "-".into(),
-                Some(Correlation { rho, p, .. }) => {
-                    format!("{} (p {})", metric::number(rho, 2), metric::number(p, 3))
-                }
-            };
-            format!("{}: {text}", lengths_text(column))
-        };
-        let each: Vec<String> = columns.iter().map(rho).collect();
-        let counts = columns.iter().map(|column| column.methods.len());
-        let (least, most) = counts.fold((usize::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
-        let fewer = (least < most).then(|| format!("{least} to "));
-        let count = fewer.unwrap_or_default() + &most.to_string();
-        let first = &columns[0];
-        let start = [&first.source, &first.place, &first.metric].map(String::clone);
-        let cells = start.into_iter().chain([count, each.join("; ")]);
-        cells.map(Cell::from).collect()
-    };
     let head = |last: [&str; 2]| {
         let names = ["source", "where", "metric"].into_iter().chain(last);
         names.map(String::from).collect()
     };
-    let rows = columns.chunk_by(is_one_row).map(row).collect();
+    let rows = columns.chunk_by(is_one_row).map(correlation_row).collect();
+    let all = columns.iter().filter_map(|column| column.correlation);
+    let shown: Vec<Correlation> = all.filter(|c| c.p < ALPHA).collect();
+    let against = shown.iter().filter(|c| c.rho < 0.0).count();
     [
         Table {
             slug: "rank-correlation".into(),
+            is_folded: true,
             title: "Rank correlation".into(),
-            caption: "Spearman's rank correlation over methods between published numbers and ours \
-                      (means over seeds), by length: published / ours."
-                .into(),
+            caption: format!(
+                "Spearman's rank correlation over methods between published numbers and ours (means \
+                 over seeds), by length: published / ours. {} of {} have p below {ALPHA}, {against} of \
+                 them negative.",
+                shown.len(),
+                columns.len()
+            ),
             notes: format!(
                 "Ties share their mean rank. n: methods in both, at least three; two-sided p over \
                  all permutations for n up to {MOST_EXACT}, else by Student's t with n - 2 degrees \
@@ -305,6 +295,28 @@ fn correlation_tables(columns: &[Column]) -> [Table; 2] {
             ..Table::default()
         },
     ]
+}
+
+/// The correlations of one published table with one setting, by length.
+fn correlation_row(columns: &[Column]) -> Vec<Cell> {
+    let rho = |column: &Column| {
+        let text = match column.correlation {
+            None => "-".into(),
+            Some(Correlation { rho, p, .. }) => {
+                format!("{} (p {})", metric::number(rho, 2), metric::number(p, 3))
+            }
+        };
+        format!("{}: {text}", lengths_text(column))
+    };
+    let each: Vec<String> = columns.iter().map(rho).collect();
+    let counts = columns.iter().map(|column| column.methods.len());
+    let (least, most) = counts.fold((usize::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
+    let fewer = (least < most).then(|| format!("{least} to "));
+    let count = fewer.unwrap_or_default() + &most.to_string();
+    let first = &columns[0];
+    let start = [&first.source, &first.place, &first.metric].map(String::clone);
+    let cells = start.into_iter().chain([count, each.join("; ")]);
+    cells.map(Cell::from).collect()
 }
 
 fn pairs_row(column: &Column) -> Vec<Cell> {

@@ -8,7 +8,7 @@ use records::claims::{Comparison, Verdict};
 pub(super) const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
-pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
+pub(super) const RULE: &str = "Methods: by their names in results.csv. Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
      averaged in nats); differences and ratios paired by seed; n: the number of seeds. Over seeds \
      and text: the interval also covers which blocks of the text are scored. A comparison agrees \
      or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
@@ -71,7 +71,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
 
-/// The sentences of comparisons: those that disagree first, then the undecided ones.
+/// Comparisons as text, by verdict: those that disagree first, then the undecided ones.
 pub(super) fn sentences(comparisons: &[Comparison]) -> String {
     let rank = |c: &&Comparison| match c.verdict {
         Verdict::Disagrees => 0,
@@ -82,18 +82,32 @@ pub(super) fn sentences(comparisons: &[Comparison]) -> String {
     let mut sorted: Vec<&Comparison> = comparisons.iter().collect();
     sorted.sort_by_key(rank);
     let is_mixed = sorted.first().map(|c| c.verdict) != sorted.last().map(|c| c.verdict);
-    let text = |c: &&Comparison| {
-        if is_mixed {
-            format!("{}: {}", c.verdict.name(), c.text())
-        } else {
-            c.text()
-        }
+    // What some of them need alike is said once.
+    let alike = |of: &[&Comparison]| {
+        let each: Vec<String> = of.iter().map(|c| c.text()).collect();
+        let rule = of[0].rule().map_or(String::new(), |rule| match of.len() {
+            1 => format!(", {rule}"),
+            _ => format!("; each {rule}"),
+        });
+        each.join("; ") + &rule
     };
-    let mut shown: Vec<String> = sorted.iter().take(MOST_NUMBERS).map(text).collect();
-    if sorted.len() > MOST_NUMBERS {
-        shown.push(format!("... and {} more", sorted.len() - MOST_NUMBERS));
+    let judged = |of: &[&Comparison]| {
+        let each: Vec<String> = of
+            .chunk_by(|a, b| a.rule() == b.rule())
+            .map(alike)
+            .collect();
+        let verdict = is_mixed.then(|| format!("{}: ", of[0].verdict.name()));
+        verdict.unwrap_or_default() + &each.join("; ")
+    };
+    let (shown, more) = sorted.split_at(sorted.len().min(MOST_NUMBERS));
+    let mut texts: Vec<String> = shown
+        .chunk_by(|a, b| a.verdict == b.verdict)
+        .map(judged)
+        .collect();
+    if !more.is_empty() {
+        texts.push(format!("... and {} more", more.len()));
     }
-    or_dash(&shown.join("; "))
+    or_dash(&texts.join("; "))
 }
 
 /// The text, or `-` for an empty one.

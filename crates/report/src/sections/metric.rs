@@ -53,9 +53,13 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
             setting.name,
             seeds_sentence(setting, metric),
         ),
-        notes: format!("{}{derived}{rule}{learned}", seeds_notes(setting, metric))
-            .trim_start()
-            .into(),
+        notes: format!(
+            "{}{derived}{rule}{learned}{}",
+            seeds_notes(setting, metric),
+            edge_note(setting, metric)
+        )
+        .trim_start()
+        .into(),
         definition: definition(setting, metric),
         columns: std::iter::once("method".to_string())
             .chain(setting.headings())
@@ -65,6 +69,20 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         metric: Some(metric.into()),
         keys,
         ..Table::default()
+    }
+}
+
+/// What the mark behind a chosen value is; nothing where no name has one.
+fn edge_note(setting: &Setting<'_>, metric: &str) -> &'static str {
+    let mut runs = setting.groups.iter().flat_map(|group| group.runs.first());
+    let is_at_edge = runs.any(|run| {
+        run.selected
+            .as_ref()
+            .is_some_and(|s| !s.at_edge().is_empty())
+    });
+    match is_at_edge && metric == setting.lead() {
+        true => " Edge: the smallest or the largest value tried.",
+        false => "",
     }
 }
 

@@ -173,9 +173,74 @@ fn shares_move_by_a_difference() {
         &report(&all, &[], &spec(&[Format::Md])).unwrap(),
         "report.md",
     );
-    let wanted = "1 of 3 methods are still learning, their exact_match at 16 moves by more than 0.03 \
-                  from half the steps to all: rope (+0.04";
+    let wanted = "1 of 3 methods is still learning: from half the steps to all, exact_match at 16 \
+                  moves by more than 0.03 for rope (+0.04";
     assert!(markdown.contains(wanted), "{markdown}");
+}
+
+/// A rate at the end of those tried is marked in its row, and the table says what the mark is.
+#[test]
+fn a_chosen_value_at_the_end_of_its_list_is_explained() {
+    let of = |chosen: usize| {
+        let mut records = text_experiment();
+        let candidate = |rate: f64| {
+            json!({ "values": [{ "key": "train.lr", "text": rate.to_string(), "value": rate }],
+                    "runs": ["a"], "scores": [1.0] })
+        };
+        let candidates = [1e-4, 1e-3, 1e-2].map(candidate);
+        let selected = json!({ "by": "loss_nats", "test_len": 64, "steps": 10, "seeds": [100],
+                               "candidates": candidates, "chosen": chosen });
+        for run in &mut records {
+            run.selected = Some(serde_json::from_value(selected.clone()).unwrap());
+        }
+        text(
+            &report(&records, &[], &spec(&[Format::Md])).unwrap(),
+            "report.md",
+        )
+    };
+    let note = "Edge: the smallest or the largest value tried.";
+    let (inside, edge) = (of(1), of(2));
+    assert!(
+        !inside.contains(note) && inside.contains("rope \\[lr = 0.001\\]"),
+        "{inside}"
+    );
+    assert!(
+        edge.contains(note) && edge.contains("rope \\[lr = 0.001, edge\\]"),
+        "{edge}"
+    );
+}
+
+/// Where every method is still learning, or none is, a sentence needs no list.
+#[test]
+fn all_and_none_are_said_in_short() {
+    let results = text_experiment();
+    let note = |more: &dyn Fn(&str) -> f64| {
+        let halves = results
+            .iter()
+            .map(|run| half(run, more(&run.labels[0].text)));
+        let all: Vec<RunRecord> = results.iter().cloned().chain(halves).collect();
+        text(
+            &report(&all, &[], &spec(&[Format::Md])).unwrap(),
+            "report.md",
+        )
+    };
+    let moves = |name: &str| {
+        if name == "rope" {
+            0.05
+        } else if name == "nope" {
+            0.2
+        } else {
+            0.1
+        }
+    };
+    let wanted = "All 5 methods are still learning: from half the steps to all, perplexity at 64 moves \
+                  by -18.1 % (nope) to -4.9 % (rope).";
+    let found = note(&moves);
+    assert!(found.contains(wanted), "{found}");
+    let found = note(&|_| 0.01);
+    let wanted = "No method is still learning: from half the steps to all, perplexity at 64 moves by \
+                  at most 3 %.";
+    assert!(found.contains(wanted), "{found}");
 }
 
 /// What is no result changes no number: the tables are those of the results, but for the last
