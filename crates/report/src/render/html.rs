@@ -21,6 +21,8 @@ const SCRIPT_HASH: &str = "sha256-GYc3cOn1ckpPfBbXMiHgI6yChXa0Es4wCCkgnjUW8TI=";
 const STYLE: &str = include_str!("page/page.css");
 /// Settings from which on each is folded away.
 const FOLDED_FROM: usize = 4;
+/// Columns from which on intervals stand below their means, so that the last column is in sight.
+const WIDE_FROM: usize = 8;
 /// Methods from which on rows can be filtered.
 const FILTERED_FROM: usize = 8;
 
@@ -178,8 +180,10 @@ fn figure(drawn: &DrawnFigure<'_>) -> Value {
 }
 
 fn table(table: &Table) -> Value {
+    let is_wide = table.columns.len() >= WIDE_FROM;
     let class = match (table.layout, table.keys.is_empty()) {
         (Layout::Numbers, true) => "sortable",
+        (Layout::Numbers, false) if is_wide => "sortable methods wide",
         (Layout::Numbers, false) => "sortable methods",
         (Layout::Heat, _) => "sortable methods matrix",
         (Layout::Matrix, _) => "sortable prose matrix",

@@ -119,6 +119,35 @@ fn markdown_of_a_base_sweep() {
     assert!(report.file("base.svg").is_some());
 }
 
+/// Seven test lengths with their intervals are wider than a page.
+#[test]
+fn tables_of_many_lengths_have_intervals_below_means() {
+    let is_wide = |records: &[RunRecord]| {
+        let spec = ReportSpec {
+            formats: [Format::Html].into(),
+            ..spec()
+        };
+        let page = text(&report(records, &[], &spec).unwrap(), "report.html");
+        page.contains("<table class=\"sortable methods wide\">")
+    };
+    let mut records = text_experiment();
+    assert!(!is_wide(&records));
+    for run in &mut records {
+        let longest: Vec<_> = run
+            .evals
+            .iter()
+            .filter(|row| row.test_len == 1024)
+            .cloned()
+            .collect();
+        run.evals.extend(longest.into_iter().map(|row| EvalRow {
+            test_len: 2048,
+            ..row
+        }));
+        describe(run);
+    }
+    assert!(is_wide(&records));
+}
+
 #[test]
 fn page_is_self_contained_and_balanced() {
     let page = text(&report(&everything(), &[], &spec()).unwrap(), "report.html");
