@@ -15,7 +15,8 @@ pub enum ReportError {
     /// No record is a result.
     #[error(
         "none of the {records} records is a result: they are of a selection sweep (eval.rows = \
-         \"selection\") or of trainings with half the steps"
+         \"selection\") or of trainings with half the steps; name the records of the results, whose \
+         report lists all that was tried"
     )]
     NoResults {
         /// Number of records.

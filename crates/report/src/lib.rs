@@ -50,7 +50,8 @@ mod spec;
 
 pub use build::report;
 pub use comparison::{
-    Change, ComparedSetting, ComparisonSpec, RecordSet, Score, ScoreComparison, Verdict,
+    Change, ComparedSetting, ComparisonSpec, RecordSet, Score, ScoreComparison, SeedsLearned,
+    Verdict,
 };
 pub use error::ReportError;
 pub use output::{Report, ReportFile};

@@ -1,6 +1,7 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
 use crate::commands::records::{edit_notes, exist, tell_unsealed};
+use records::analysis::roles::Roles;
 use records::compare::{Closeness, Comparison};
 use records::{RunRecord, find_records};
 use report::{ComparisonSpec, ReportError, ScoreComparison};
@@ -133,6 +134,11 @@ fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {
     if found.records.is_empty() {
         let message = format!("{} holds no record", root.display());
         return Err(Failure::input(message));
+    }
+    if Roles::of(&found.records).results.is_empty() {
+        let records = found.records.len();
+        let error = ReportError::NoResults { records };
+        return Err(Failure::input(format!("{}: {error}", root.display())));
     }
     tell_unsealed(&found.records);
     edit_notes(&found.records, std::iter::empty());

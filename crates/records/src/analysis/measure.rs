@@ -106,74 +106,24 @@ impl Setting<'_> {
             .collect();
         let rows = |(method, len): (&Method, usize)| self.rows(method, metric, len);
         point.estimate = difference_of(metric, &pairs, (rows(of), rows(than)));
-        self.over_text(point, metric, of, than)
+        over_text(
+            &mut point,
+            metric,
+            (self, of.0, of.1),
+            (self, than.0, than.1),
+        );
+        point
     }
 
     /// One method over another, seed by seed, for the seeds that both have.
     pub fn over(&self, method: &Method, other: &Method, metric: &str, len: usize) -> Point {
         let ratio = metric::extrapolation_ratio;
-        let point = self.paired(method, other, metric, len, ratio);
-        match metric::scale(metric) {
-            Scale::Linear => point,
-            // A difference in nats.
-            Scale::Log => self.over_text(point, metric, (method, len), (other, len)),
+        let mut point = self.paired(method, other, metric, len, ratio);
+        // A difference in nats.
+        if metric::scale(metric) == Scale::Log {
+            over_text(&mut point, metric, (self, method, len), (self, other, len));
         }
-    }
-
-    /// Gives a difference between two scores on the same text the interval over seeds and text,
-    /// where the losses of its blocks are recorded for both and every seed.
-    fn over_text(
-        &self,
-        mut point: Point,
-        metric: &str,
-        of: (&Method, usize),
-        than: (&Method, usize),
-    ) -> Point {
-        let per_nat = metric::per_nat(self.task, metric);
-        let blocks = per_nat.and_then(|per| {
-            let blocks = self.block_differences(&point, of, than)?;
-            Some(
-                blocks
-                    .into_iter()
-                    .map(|nats| per * nats)
-                    .collect::<Vec<_>>(),
-            )
-        });
-        let text = blocks.and_then(|blocks| OverText::of(&blocks));
-        point.estimate = point.estimate.map(|estimate| match text {
-            Some(text) => estimate.over(text),
-            None => estimate,
-        });
         point
-    }
-
-    /// By block of the text, one loss less the other, the mean over the seeds of a point.
-    fn block_differences(
-        &self,
-        point: &Point,
-        of: (&Method, usize),
-        than: (&Method, usize),
-    ) -> Option<Vec<f64>> {
-        let blocks = |seed: u64, (method, len): (&Method, usize)| {
-            let mut runs = self.groups[method.group].runs.iter();
-            let run = runs.find(|run| run.seed == seed)?;
-            Some(&run.row(&method.variant, len)?.loss_by_block)
-        };
-        let seeds = point.values.len() as f64;
-        let mut sums: Vec<f64> = Vec::new();
-        for &(seed, _) in &point.values {
-            let (a, b) = (blocks(seed, of)?, blocks(seed, than)?);
-            if sums.is_empty() {
-                sums = vec![0.0; a.len()];
-            }
-            if a.len() != sums.len() || b.len() != sums.len() {
-                return None;
-            }
-            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-                *sum += (a - b) / seeds;
-            }
-        }
-        Some(sums)
     }
 
     /// `of` the values of two methods for each seed that both have.
@@ -379,4 +329,44 @@ pub fn difference_of(metric: &str, pairs: &[(f64, f64)], rows: (u64, u64)) -> Op
     } else {
         Estimate::of_difference(metric::scale(metric), pairs)
     }
+}
+
+/// A method of a setting at a test length.
+pub type Scored<'s, 'a> = (&'s Setting<'a>, &'s Method, usize);
+
+/// Gives a difference between two scores on the same text the interval over seeds and text, where
+/// the losses of its blocks are recorded for both and every seed of the point.
+pub fn over_text(point: &mut Point, metric: &str, of: Scored<'_, '_>, than: Scored<'_, '_>) {
+    let text = metric::per_nat(of.0.task, metric).and_then(|per_nat| {
+        let blocks = block_differences(point, of, than)?;
+        OverText::of(&blocks.iter().map(|nats| per_nat * nats).collect::<Vec<_>>())
+    });
+    if let Some(text) = text {
+        point.estimate = point.estimate.map(|estimate| estimate.over(text));
+    }
+}
+
+/// By block of the text, one loss less the other, the mean over the seeds of a point.
+fn block_differences(point: &Point, of: Scored<'_, '_>, than: Scored<'_, '_>) -> Option<Vec<f64>> {
+    let seeds = point.values.len() as f64;
+    let mut sums: Vec<f64> = Vec::new();
+    for &(seed, _) in &point.values {
+        let (a, b) = (blocks(seed, of)?, blocks(seed, than)?);
+        if sums.is_empty() {
+            sums = vec![0.0; a.len()];
+        }
+        if a.len() != sums.len() || b.len() != sums.len() {
+            return None;
+        }
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += (a - b) / seeds;
+        }
+    }
+    Some(sums)
+}
+
+fn blocks<'s>(seed: u64, (setting, method, len): Scored<'s, '_>) -> Option<&'s [f64]> {
+    let mut runs = setting.groups[method.group].runs.iter();
+    let run = runs.find(|run| run.seed == seed)?;
+    Some(&run.row(&method.variant, len)?.loss_by_block)
 }

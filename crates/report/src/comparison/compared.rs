@@ -1,14 +1,16 @@
 //! The scores of a pair of settings.
 
+use super::changes::{Change, config_changes};
 use super::pairs::MethodPairs;
 use super::spec::ComparisonSpec;
 use super::verdict::Verdict;
-use records::analysis::measure::difference_of;
+use records::analysis::measure::{difference_of, over_text};
 use records::analysis::point::{Point, difference_is_zero, difference_parts, point_text};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
 use records::stats::Estimate;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The scores of one setting in both sets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,6 +25,12 @@ pub struct ComparedSetting {
     pub lower_is_better: bool,
     /// What a length counts.
     pub unit: String,
+    /// Settings of the task that differ: then both were not tested on the same rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub task: Vec<Change>,
+    /// Methods of which not every seed learned the task in length.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<SeedsLearned>,
     /// Test lengths in both, ascending.
     pub lengths: Vec<usize>,
     /// Test lengths that only the first set has.
@@ -35,6 +43,17 @@ pub struct ComparedSetting {
     pub only_first: Vec<String>,
     /// Methods that only the second set has.
     pub only_second: Vec<String>,
+}
+
+/// How many seeds of a method learned its task in length.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SeedsLearned {
+    /// Its name; both names where they differ.
+    pub method: String,
+    /// `3 of 5` in the first set: of the seeds with a score in length.
+    pub first: String,
+    /// The same in the second set.
+    pub second: String,
 }
 
 /// A method at a test length in both sets.
@@ -58,6 +77,8 @@ pub struct Score {
     pub mean_difference: Option<f64>,
     /// Its 95 % interval.
     pub interval: Option<(f64, f64)>,
+    /// Whether the interval covers the text that is scored, beside the seeds.
+    pub over_text: bool,
     /// Seeds in both.
     pub seeds: usize,
     /// What became of it.
@@ -93,6 +114,8 @@ pub(super) fn compare(
         definition: first.definition(metric),
         lower_is_better: metric::lower_is_better(metric),
         unit: first.task.unit.clone(),
+        task: task_changes(methods),
+        learned: learned(first, second, methods),
         lengths,
         lengths_only_first: only(first, second),
         lengths_only_second: only(second, first),
@@ -100,6 +123,31 @@ pub(super) fn compare(
         only_first: methods.only_first.clone(),
         only_second: methods.only_second.clone(),
     }
+}
+
+/// Settings of the task that differ for any pair of methods.
+fn task_changes(methods: &MethodPairs<'_, '_>) -> Vec<Change> {
+    let (_, mut changes) = config_changes(&methods.groups);
+    changes.retain(|change| change.key.starts_with("task."));
+    changes
+}
+
+/// Of the trained encodings, those that a seed of either set did not learn.
+fn learned(
+    first: &Setting<'_>,
+    second: &Setting<'_>,
+    methods: &MethodPairs<'_, '_>,
+) -> Vec<SeedsLearned> {
+    let pairs = methods.pairs.iter();
+    let trained = pairs.filter(|(a, _)| !first.is_variant(a));
+    let each = trained.map(|(a, b)| (a, b, first.learned(a), second.learned(b)));
+    let partial = each.filter(|(.., a, b)| a.why_not().or(b.why_not()).is_some());
+    let counted = partial.map(|(a, b, before, after)| SeedsLearned {
+        method: either(&a.name, &b.name),
+        first: before.ratio(),
+        second: after.ratio(),
+    });
+    counted.collect()
 }
 
 type Of<'s, 'a> = (&'s Setting<'a>, &'s Method);
@@ -114,9 +162,7 @@ fn score(
 ) -> Option<Score> {
     let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
     let (before, after) = (point(first), point(second));
-    let pairs = pairs(&after, &before);
-    let rows = |(setting, method): Of<'_, '_>| setting.rows(method, metric, len);
-    let difference = difference_of(metric, &pairs, (rows(second), rows(first)));
+    let difference = difference(metric, (second, first), (&after, &before), len);
     let verdict = Verdict::of(
         metric,
         [&before, &after],
@@ -132,17 +178,42 @@ fn score(
         difference: difference.map_or_else(String::new, |d| signed(metric, &d)),
         mean_difference: difference.map(|d| d.mean),
         interval: difference.and_then(|d| d.interval),
-        seeds: pairs.len(),
+        over_text: difference.is_some_and(|d| d.apart().is_some()),
+        seeds: pairs(&after, &before).len(),
         verdict,
     })
 }
 
-/// Values of the seeds that both points have, the first point's first.
-fn pairs(a: &Point, b: &Point) -> Vec<(f64, f64)> {
+/// The difference of two points, paired by seed; of losses on the same text also over the text.
+fn difference(
+    metric: &str,
+    (of, than): (Of<'_, '_>, Of<'_, '_>),
+    (a, b): (&Point, &Point),
+    len: usize,
+) -> Option<Estimate> {
+    let pairs = pairs(a, b);
+    let rows = |(setting, method): Of<'_, '_>| setting.rows(method, metric, len);
+    let scores: Vec<(f64, f64)> = pairs.iter().map(|&(_, a, b)| (a, b)).collect();
+    let mut point = Point {
+        values: pairs.iter().map(|&(seed, a, b)| (seed, a - b)).collect(),
+        estimate: difference_of(metric, &scores, (rows(of), rows(than))),
+        runs: pairs.len(),
+        failed: 0,
+        absent: BTreeSet::new(),
+    };
+    // A definition says which text was scored.
+    if of.0.definition(metric) == than.0.definition(metric) {
+        over_text(&mut point, metric, (of.0, of.1, len), (than.0, than.1, len));
+    }
+    point.estimate
+}
+
+/// The seeds that both points have, with the value of each.
+fn pairs(a: &Point, b: &Point) -> Vec<(u64, f64, f64)> {
     let beside = |seed: u64| b.values.iter().find(|(other, _)| *other == seed);
     let values = a.values.iter();
     values
-        .filter_map(|&(seed, value)| Some((value, beside(seed)?.1)))
+        .filter_map(|&(seed, value)| Some((seed, value, beside(seed)?.1)))
         .collect()
 }
 

@@ -18,7 +18,7 @@ mod text;
 mod verdict;
 
 pub use changes::Change;
-pub use compared::{ComparedSetting, Score};
+pub use compared::{ComparedSetting, Score, SeedsLearned};
 pub use spec::ComparisonSpec;
 pub use verdict::Verdict;
 

@@ -3,6 +3,8 @@
 use records::analysis::groups::Group;
 use records::analysis::setting::{Method, Setting};
 use records::spec::canonical_text;
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Settings that are compared, and those that only one set has.
 pub(super) struct SettingPairs<'s, 'a> {
@@ -21,37 +23,46 @@ pub(super) struct MethodPairs<'s, 'a> {
     pub only_second: Vec<String>,
 }
 
-/// Pairs settings of the same task, text and training length; then, where that leaves one of a
-/// task and text on each side, settings of different training lengths.
+/// Pairs settings of the same kind of task and text, each once: those of equal tasks, training
+/// lengths and names, then those without the same name; then, where that leaves one on each side,
+/// those of the same training length, and those of any.
 pub(super) fn setting_pairs<'s, 'a>(
     first: &'s [Setting<'a>],
     second: &'s [Setting<'a>],
 ) -> SettingPairs<'s, 'a> {
+    type Rule<'r> = &'r dyn Fn(&Setting<'_>, &Setting<'_>) -> bool;
     let corpus = |s: &Setting<'_>| s.task.corpus.as_ref().map(|c| c.blake3.clone());
     let is_comparable = |a: &Setting<'_>, b: &Setting<'_>| {
         (&a.task.kind, &a.task.unit) == (&b.task.kind, &b.task.unit)
             && a.task.primary_metric == b.task.primary_metric
             && corpus(a) == corpus(b)
     };
-    let mut partner: Vec<Option<usize>> = first
-        .iter()
-        .map(|a| {
-            let same = |b: &Setting<'_>| a.task.train_len == b.task.train_len;
-            second.iter().position(|b| is_comparable(a, b) && same(b))
-        })
-        .collect();
-    for (at, a) in first.iter().enumerate() {
-        let rivals = first
-            .iter()
-            .zip(&partner)
-            .filter(|(other, partner)| partner.is_none() && is_comparable(a, other))
-            .count();
-        let mut free = second
-            .iter()
-            .enumerate()
-            .filter(|(index, b)| is_comparable(a, b) && !partner.contains(&Some(*index)));
-        if let (None, 1, Some((index, _)), None) = (partner[at], rivals, free.next(), free.next()) {
-            partner[at] = Some(index);
+    let of_length = |a: &Setting<'_>, b: &Setting<'_>| {
+        is_comparable(a, b) && a.task.train_len == b.task.train_len
+    };
+    let of_task = |a: &Setting<'_>, b: &Setting<'_>| of_length(a, b) && tasks(a) == tasks(b);
+    let of_name = |a: &Setting<'_>, b: &Setting<'_>| of_task(a, b) && a.name == b.name;
+    // Two of one task differ in their budget, as the config shows; two tasks say nothing of each
+    // other where there are more.
+    let rules: [(Rule<'_>, bool); 4] = [
+        (&of_name, false),
+        (&of_task, false),
+        (&of_length, true),
+        (&is_comparable, true),
+    ];
+    let mut partner: Vec<Option<usize>> = vec![None; first.len()];
+    for (rule, is_only) in rules {
+        for (at, a) in first.iter().enumerate() {
+            let free = |b: usize| !partner.contains(&Some(b));
+            let mut found = (0..second.len()).filter(|&b| free(b) && rule(a, &second[b]));
+            let next = found.next().filter(|&b| {
+                let rivals = first.iter().zip(&partner);
+                let rivals = rivals.filter(|(a, p)| p.is_none() && rule(a, &second[b]));
+                !is_only || found.next().is_none() && rivals.count() == 1
+            });
+            if partner[at].is_none() {
+                partner[at] = next;
+            }
         }
     }
     let names = |settings: &[Setting<'_>], is_left: &dyn Fn(usize) -> bool| -> Vec<String> {
@@ -66,6 +77,15 @@ pub(super) fn setting_pairs<'s, 'a>(
         only_first: names(first, &|at| partner[at].is_none()),
         only_second: names(second, &|at| !partner.contains(&Some(at))),
     }
+}
+
+/// The tasks of a setting as their specs have them.
+fn tasks(setting: &Setting<'_>) -> BTreeSet<String> {
+    let tasks = setting
+        .groups
+        .iter()
+        .filter_map(|group| group.spec.get("task"));
+    tasks.map(Value::to_string).collect()
 }
 
 /// Pairs methods: those with equal specs, then those with equal names, then those with equal

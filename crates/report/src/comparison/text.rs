@@ -1,14 +1,14 @@
 //! The comparison as text for a terminal.
 
 use super::changes::Change;
-use super::compared::{ComparedSetting, Score};
+use super::compared::{ComparedSetting, Score, SeedsLearned};
 use super::verdict::Verdict;
 use super::{RecordSet, ScoreComparison};
+use crate::captions::interval_text;
 use comfy_table::{CellAlignment, ContentArrangement};
 use records::record::length_text;
-use records::stats::{INTERVAL, SHARE_INTERVAL};
-use records::text::{list, printable};
-use records::{metric, text};
+use records::stats::TEXT_INTERVAL;
+use records::text::{self, list, printable};
 use std::fmt;
 
 /// Scores of a setting that are all printed; of more, those that changed.
@@ -155,14 +155,14 @@ impl ComparedSetting {
 
     /// How a difference is to be read.
     fn how(&self) -> String {
-        let interval = if metric::is_share(&self.metric) {
-            format!("[{SHARE_INTERVAL}]")
-        } else {
-            format!("± {INTERVAL}")
+        let interval = interval_text(&self.metric);
+        let text = match self.scores.iter().any(|score| score.over_text) {
+            true => format!(", that of a difference {TEXT_INTERVAL}"),
+            false => String::new(),
         };
         format!(
-            "Second minus first, paired by seed, {interval}, each interval by itself. Better and \
-             worse: the interval excludes 0."
+            "Second minus first, paired by seed, {interval}{text}, each interval by itself. Better \
+             and worse: the interval excludes 0."
         )
     }
 
@@ -193,6 +193,18 @@ impl ComparedSetting {
         lines.collect()
     }
 
+    /// How many seeds learned the task, where not all did.
+    fn learned_text(&self) -> Option<String> {
+        let of = |s: &SeedsLearned| format!("{} {} -> {}", s.method, s.first, s.second);
+        let each: Vec<String> = self.learned.iter().map(of).collect();
+        (!each.is_empty()).then(|| {
+            format!(
+                "seeds that learned the task in length: {} (every seed counts above)",
+                list(&each, MOST_NAMED)
+            )
+        })
+    }
+
     fn text(&self, all: bool) -> String {
         let is_equal = |score: &&Score| score.verdict == Verdict::Equal;
         let equal = self.scores.iter().filter(is_equal).count();
@@ -200,6 +212,14 @@ impl ComparedSetting {
         let is_shown = |score: &&Score| all || !(is_equal(score) || is_many && !score.is_news());
         let shown: Vec<&Score> = self.scores.iter().filter(is_shown).collect();
         let mut lines = vec![self.title()];
+        lines.extend(self.task.iter().map(|change| {
+            let [before, after] =
+                [&change.first, &change.second].map(|value| value.as_deref().unwrap_or("unset"));
+            format!(
+                "another task: {} is {before} in the first, {after} in the second",
+                change.key
+            )
+        }));
         if !shown.is_empty() {
             lines.push(table(&shown));
         }
@@ -214,6 +234,7 @@ impl ComparedSetting {
             ));
         }
         lines.extend(self.only());
+        lines.extend(self.learned_text());
         if !shown.is_empty() {
             lines.push(self.how());
         }

@@ -214,3 +214,122 @@ fn shares_and_other_metrics() {
     let empty = ScoreComparison::of(("a", &before), ("b", &[]), &ComparisonSpec::default());
     assert!(matches!(empty, Err(ReportError::Empty { .. })));
 }
+
+/// Settings of one kind of task are paired by their task, each once; where only one is left on each
+/// side, the comparison says that the task is another.
+#[test]
+fn other_tasks_are_paired_once_or_said() {
+    let of = |name: &str, bits: u64| -> Vec<RunRecord> {
+        let mut records = copy_experiment(3);
+        for record in &mut records {
+            record.run_id = hex(&format!("{name} {bits} {}", record.run_id));
+            record.experiment = name.into();
+            record.spec["task"]["alphabet"] = json!(bits);
+            // Settings of their own.
+            record.spec["train"]["steps"] = json!(1000 + bits);
+        }
+        records
+    };
+    let both = [of("two", 2), of("four", 4)].concat();
+    let again = [of("two again", 2), of("four again", 4)].concat();
+    let sides = compare(&both, &again, &ComparisonSpec::default());
+    assert_eq!(sides.settings.len(), 2);
+    assert!(
+        sides.settings.iter().all(|s| s.task.is_empty()),
+        "{sides:?}"
+    );
+    let total: usize = sides.settings.iter().map(|s| s.scores.len()).sum();
+    assert_eq!(sides.count(Verdict::Equal), total);
+
+    // One task less: the other one is not compared with what is left.
+    let less = compare(&both, &of("four again", 4), &ComparisonSpec::default());
+    assert_eq!((less.settings.len(), less.only_first.len()), (1, 1));
+    assert!(!less.covers_first() && less.settings[0].task.is_empty());
+    // Two tasks of which the other set has neither.
+    let neither = compare(&both, &of("eight", 8), &ComparisonSpec::default());
+    assert!(neither.settings.is_empty(), "{neither:?}");
+
+    let other = compare(&of("two", 2), &of("four", 4), &ComparisonSpec::default());
+    let task = &other.settings[0].task;
+    assert_eq!((task.len(), task[0].key.as_str()), (1, "task.alphabet"));
+    let text = other.text(false);
+    let wanted = "another task: task.alphabet is 2 in the first, 4 in the second";
+    assert!(text.contains(wanted), "{text}");
+}
+
+/// The same text under both: the interval of a difference also covers its blocks.
+#[test]
+fn differences_cover_the_text() {
+    let blocks = |seed: u64, size: f64| -> Vec<f64> {
+        (0..64)
+            .map(|at| 2.0 + size * ((at * 37 + seed) as f64 / 9.0).sin())
+            .collect()
+    };
+    let of = |size: f64, count: usize| {
+        let mut records = wider(text_experiment());
+        for record in &mut records {
+            let seed = record.seed;
+            for row in &mut record.evals {
+                row.loss_by_block = blocks(seed, size)[..count].to_vec();
+            }
+        }
+        shift(&mut records, "rope", 64, 0.1, 0.01);
+        records
+    };
+    let mut before = of(0.5, 64);
+    for record in &mut before {
+        record.run_id = hex(&format!("before {}", record.run_id));
+    }
+    shift(&mut before, "rope", 64, -0.2, 0.0);
+    let half = |after: &[RunRecord]| {
+        let sides = compare(&before, after, &ComparisonSpec::default());
+        let scores = &sides.settings[0].scores;
+        let score = scores
+            .iter()
+            .find(|s| s.method == "rope" && s.test_len == 64)
+            .unwrap();
+        let (low, high) = score.interval.unwrap();
+        (
+            (high.ln_1p() - low.ln_1p()) / 2.0,
+            score.over_text,
+            sides.text(false),
+        )
+    };
+    let (wide, is_over_text, text) = half(&of(0.9, 64));
+    let (narrow, is_over_seeds_only, plain) = half(&of(0.9, 63));
+    assert!(
+        is_over_text && !is_over_seeds_only && wide > 1.5 * narrow,
+        "{wide} {narrow}"
+    );
+    assert!(
+        text.contains("that of a difference 95 % CI over seeds and text"),
+        "{text}"
+    );
+    assert!(!plain.contains("seeds and text"), "{plain}");
+    // What changes nothing but the mean leaves the interval over seeds.
+    let (same, ..) = half(&of(0.5, 64));
+    assert!((same - narrow).abs() < 1e-9, "{same} {narrow}");
+}
+
+#[test]
+fn seeds_that_did_not_learn_are_counted() {
+    let before = copy_experiment(3);
+    let mut after = wider(before.clone());
+    let name = before[0].labels[0].text.clone();
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    assert!(sides.settings[0].learned.is_empty(), "{sides:?}");
+    let is_one = |r: &&mut RunRecord| r.labels[0].text == name && r.seed == before[0].seed;
+    let run = after.iter_mut().find(is_one).unwrap();
+    for row in run.evals.iter_mut() {
+        row.metrics.get_mut("exact_match").unwrap().value = 0.0;
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    let learned = &sides.settings[0].learned;
+    assert_eq!((learned.len(), &learned[0].method), (1, &name));
+    assert_eq!(
+        (learned[0].first.as_str(), learned[0].second.as_str()),
+        ("3 of 3", "2 of 3")
+    );
+    let wanted = format!("seeds that learned the task in length: {name} 3 of 3 -> 2 of 3");
+    assert!(sides.text(false).contains(&wanted));
+}
