@@ -7,9 +7,10 @@ mod difference;
 
 use difference::{difference, is_default};
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
+use records::analysis::point::estimate_text;
 use records::record::EvalStatus;
-use records::stats::{INTERVAL, half_width_95, mean};
-use records::{RunRecord, find_records};
+use records::stats::{Estimate, LOG_INTERVAL, Scale};
+use records::{RunRecord, find_records, metric};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -112,7 +113,7 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
          others, the score of two equal vectors and what is changed in the logits of a text \
          whose token changes in the middle.\n\nPerplexities are those of the experiment \
          `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, \
-         mean ± {INTERVAL}, {} seeds under one small budget and at a learning rate of {} for \
+         mean [{LOG_INTERVAL}], {} seeds under one small budget and at a learning rate of {} for \
          all, which was not chosen per encoding. They order encodings at this size, budget and \
          rate and say nothing about a large model. A kind's row is its default configuration; \
          rows below it are other configurations, named by their whole difference from the \
@@ -263,10 +264,8 @@ fn of_kind<'a>(measured: &'a [Measured], kind: &'a str) -> impl Iterator<Item = 
 
 impl Measured {
     fn at(&self, length: usize) -> Option<String> {
-        let values = self.perplexities.get(&length)?;
-        let interval =
-            half_width_95(values).map_or_else(String::new, |half| format!(" ± {half:.2}"));
-        Some(format!("{:.2}{interval}", mean(values)?))
+        let estimate = Estimate::of(Scale::Log, self.perplexities.get(&length)?)?;
+        Some(estimate_text(metric::PERPLEXITY, &estimate))
     }
 }
 

@@ -46,6 +46,35 @@ fn the_catalogue_is_what_the_committed_records_make_of_it() {
     compare("catalogue/README.md", &page);
 }
 
+/// The report of the experiment has the same means and intervals: both average in nats.
+#[test]
+fn perplexities_are_those_of_the_report() {
+    let experiment = root().join("experiments/002-catalogue");
+    let read = |path: PathBuf| std::fs::read_to_string(path).expect("it is committed");
+    let report = read(experiment.join("report/report.md")).replace('\\', "");
+    let page = read(root().join("docs/catalogue/README.md"));
+    for (kind, method) in [
+        ("nope", "NoPE"),
+        ("alibi", "ALiBi"),
+        ("xpos", "xPos"),
+        ("darope", "DaRoPE"),
+    ] {
+        let row = |text: &str, start: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.starts_with(start));
+            let cells = line
+                .unwrap_or_else(|| panic!("{start}"))
+                .trim_matches('|')
+                .split('|');
+            cells.map(|cell| cell.trim().to_owned()).collect()
+        };
+        let (ours, theirs) = (
+            row(&page, &format!("| [`{kind}`]")),
+            row(&report, &format!("| {method} [")),
+        );
+        assert_eq!(ours[3..5], [theirs[1].clone(), theirs[4].clone()], "{kind}");
+    }
+}
+
 #[test]
 fn every_kind_has_a_picture_and_a_line_and_is_measured_or_waits_in_the_config() {
     let config = std::fs::read_to_string(root().join("configs/catalogue.toml"))
