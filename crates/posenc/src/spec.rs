@@ -135,7 +135,7 @@ pub trait EncodingSpec: Sized {
     /// The module built from it.
     type Module: PositionalEncoding + Module;
     /// Its name for people, where papers write it otherwise than `kind` in words: `ALiBi`. Empty
-    /// where the names of its parts say all.
+    /// where the names of its parts say all. It may end in ` of {KEY}`, the value of a key.
     const NAME: Option<&'static str> = None;
     /// The catalogue's line.
     const ABOUT: About;

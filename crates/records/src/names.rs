@@ -9,8 +9,11 @@ use std::collections::BTreeSet;
 pub const LONGEST: usize = 80;
 /// Numbers of a list that are named one by one.
 const MOST_NUMBERS: usize = 4;
+/// Changes from layer to layer that are named one by one.
+const MOST_CHANGES: usize = 4;
 
-/// Names of kinds for people, by kind; without one, a kind is its own name. Who declares kinds
+/// Names of kinds for people, by kind; without one, a kind is its own name. A name may end in
+/// ` of {KEY}`: the value of that key, left out where the table does not say. Who declares kinds
 /// gives them: records know none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Names(pub &'static [&'static [(&'static str, Option<&'static str>)]]);
@@ -24,6 +27,8 @@ pub enum Detail<'d> {
     With(&'d BTreeSet<String>),
     /// All.
     Whole,
+    /// All, or none where the label's text is its kind alone.
+    Told,
 }
 
 impl Detail<'_> {
@@ -31,7 +36,7 @@ impl Detail<'_> {
         match self {
             Self::Brief => false,
             Self::With(paths) => paths.iter().any(|with| with.starts_with(path)),
-            Self::Whole => true,
+            Self::Whole | Self::Told => true,
         }
     }
 }
@@ -42,7 +47,16 @@ impl Names {
         let mut all = self.0.iter().copied().flatten();
         let declared = all.find(|(known, _)| *known == kind);
         let name = declared.and_then(|(_, name)| *name);
+        let name = name.map(|name| name.split_once(" of {").map_or(name, |(name, _)| name));
         name.map_or_else(|| kind.replace('_', " "), str::to_owned)
+    }
+
+    /// The key whose value the name of a kind tells: `size` of a window.
+    fn told(self, kind: &str) -> Option<&'static str> {
+        let mut all = self.0.iter().copied().flatten();
+        let (_, name) = all.find(|(known, _)| *known == kind)?;
+        let (_, key) = (*name)?.split_once(" of {")?;
+        key.strip_suffix('}')
     }
 
     /// The name of a variant, which is often that of the kind it tests.
@@ -59,8 +73,17 @@ impl Names {
 
     /// A label's value: `RoPE, YaRN`; the text of one that is no kind.
     pub fn label(self, label: &Label, detail: Detail<'_>) -> String {
+        let is_kind = || {
+            label
+                .value
+                .get("kind")
+                .is_some_and(|kind| *kind == label.text)
+        };
         let words = match &label.value {
-            Value::Object(table) => self.table(table, "", detail),
+            Value::Object(table) => match detail {
+                Detail::Told if is_kind() => self.table(table, "", Detail::Brief),
+                detail => self.table(table, "", detail),
+            },
             Value::Array(items) if items.len() > MOST_NUMBERS => items_in_words(items),
             _ if label.key.ends_with("pe") || label.key.ends_with("kind") => self.kind(&label.text),
             _ => label.text.clone(),
@@ -104,24 +127,66 @@ impl Names {
         }
     }
 
+    /// Parts by layer: `3 layers RoPE with window of 32, 1 layer NoPE`. None where they change
+    /// often.
+    fn by_layer(
+        self,
+        table: &Map<String, Value>,
+        path: &str,
+        detail: Detail<'_>,
+    ) -> Option<String> {
+        let parts = table.get("parts")?.as_array()?;
+        let pattern = table.get("pattern")?.as_array()?;
+        let same: Vec<&[Value]> = pattern.chunk_by(|a, b| a == b).collect();
+        let layers = same.iter().map(|same| {
+            let at = usize::try_from(same[0].as_u64()?).ok()?;
+            let part = self.part(parts.get(at)?, &format!("{path}.parts.{at}"), detail);
+            let s = if same.len() == 1 { "" } else { "s" };
+            Some(format!("{} layer{s} {part}", same.len()))
+        });
+        let layers: Option<Vec<String>> = layers.collect();
+        layers
+            .filter(|_| same.len() <= MOST_CHANGES)
+            .map(|layers| layers.join(", "))
+    }
+
     fn table(self, table: &Map<String, Value>, path: &str, detail: Detail<'_>) -> String {
         let kind = table
             .get("kind")
             .and_then(Value::as_str)
             .unwrap_or_default();
         let name = self.kind(kind);
+        let told = self.told(kind).and_then(|key| Some((key, table.get(key)?)));
+        let by_layer = self.by_layer(table, path, detail);
         let is_part = |key: &str| key == "part" || key == "parts";
+        let is_said = |key: &str| {
+            let is_told = told.is_some_and(|(told, _)| told == key);
+            key == "kind" || is_part(key) || is_told || key == "pattern" && by_layer.is_some()
+        };
         let inner = table.iter().filter(|(key, _)| is_part(key));
-        let inner = inner.map(|(key, value)| self.value(value, &format!("{path}.{key}"), detail));
+        let inner = inner.map(|(key, value)| match value {
+            // Parts that act together, such as those of a stack, need no name of their own.
+            Value::Array(parts) if name.is_empty() => {
+                let parts = parts.iter().enumerate();
+                let parts =
+                    parts.map(|(at, part)| self.part(part, &format!("{path}.{key}.{at}"), detail));
+                parts.collect::<Vec<_>>().join(" with ")
+            }
+            value => self.value(value, &format!("{path}.{key}"), detail),
+        });
         let inner: Vec<String> = inner.collect();
         let head = match (name.as_str(), inner.concat()) {
-            (name, inner) if inner.is_empty() => name.to_owned(),
+            _ if by_layer.is_some() => by_layer.clone().unwrap_or_default(),
+            (name, inner) if inner.is_empty() => match told {
+                Some((_, value)) => format!("{name} of {}", self.value(value, path, detail)),
+                None => name.to_owned(),
+            },
             ("", inner) => inner,
             (name, inner) => format!("{name} ({inner})"),
         };
         let settings = table
             .iter()
-            .filter(|(key, value)| *key != "kind" && !is_part(key) && !value.is_null());
+            .filter(|(key, value)| !is_said(key) && !value.is_null());
         let settings = settings.filter_map(|(key, value)| {
             let path = format!("{path}.{key}");
             if let Value::Object(table) = value
@@ -170,7 +235,10 @@ mod tests {
         &[
             ("rope", Some("RoPE")),
             ("stack", Some("")),
+            ("nope", Some("NoPE")),
             ("by_head", None),
+            ("by_layer", None),
+            ("window", Some("window of {size}")),
             ("dape", Some("DAPE")),
         ],
         &[
@@ -203,7 +271,44 @@ mod tests {
         assert_eq!(named(dape.clone(), Detail::Brief), "DAPE (RoPE)");
         assert_eq!(NAMES.whole(&dape), "DAPE (RoPE, base 9), kernel 3");
         let stack = json!({ "kind": "stack", "parts": [{ "kind": "rope" }, dape] });
-        assert_eq!(named(stack, Detail::Brief), "RoPE and DAPE (RoPE)");
+        assert_eq!(named(stack, Detail::Brief), "RoPE with DAPE (RoPE)");
+    }
+
+    #[test]
+    fn encodings_by_layer_are_named_by_their_pattern() {
+        let window = |size: u64| json!({ "kind": "window", "size": size });
+        let below = json!({ "kind": "stack", "parts": [{ "kind": "rope" }, window(32)] });
+        let hybrid = |pattern: Value| json!({ "kind": "by_layer", "parts": [below, { "kind": "nope" }], "pattern": pattern });
+        let short = "3 layers RoPE with window of 32, 1 layer NoPE";
+        for detail in [Detail::Brief, Detail::Whole, Detail::Told] {
+            assert_eq!(named(hybrid(json!([0, 0, 0, 1])), detail), short);
+        }
+        let often = hybrid(json!([0, 1, 0, 1, 0]));
+        assert_eq!(
+            named(often.clone(), Detail::Brief),
+            "by layer (RoPE with window of 32 and NoPE)"
+        );
+        let whole = "by layer (RoPE with window of 32 and NoPE), pattern 5 numbers from 0 to 1";
+        assert_eq!(named(often, Detail::Whole), whole);
+        // A pattern that names no part is none.
+        assert!(named(hybrid(json!([7])), Detail::Brief).starts_with("by layer ("));
+        assert_eq!(named(json!({ "kind": "window" }), Detail::Brief), "window");
+        assert_eq!(NAMES.kind("window"), "window");
+    }
+
+    #[test]
+    fn a_label_tells_its_settings_where_its_text_does() {
+        let value = json!({ "kind": "rope", "base": 100.0 });
+        let label = |text: &str| Label {
+            key: "model.pe".into(),
+            text: text.into(),
+            value: value.clone(),
+        };
+        assert_eq!(NAMES.label(&label("rope"), Detail::Told), "RoPE");
+        assert_eq!(
+            NAMES.label(&label("rope(base=100)"), Detail::Told),
+            "RoPE, base 100"
+        );
     }
 
     #[test]

@@ -47,6 +47,16 @@ pub fn on_terminal(color: &str) -> Option<u8> {
     (!is_ink).then_some(16 + 36 * r + 6 * g + b)
 }
 
+/// The marker of a line's style in its colour, for a terminal.
+pub fn marker(style: usize) -> String {
+    const SHAPES: [char; COLORS] = ['●', '■', '▲', '◆', '▼', '○', '✚', '◀'];
+    let shape = SHAPES[style % COLORS];
+    match on_terminal(&palette().light[style % COLORS]) {
+        Some(color) => format!("\x1b[38;5;{color}m{shape}\x1b[39m"),
+        None => shape.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

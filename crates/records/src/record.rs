@@ -21,7 +21,7 @@ pub use train::{CurvePoint, MOST_SCORES, StepScores, StopScore, TrainFacts};
 pub const SCHEMA: u32 = 1;
 
 /// One training run and its evaluations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
     /// Layout version, [`SCHEMA`] when written by this crate.
@@ -298,10 +298,11 @@ pub struct Label {
 }
 
 /// Outcome of training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Trained for all its steps.
+    #[default]
     Ok,
     /// The loss or a gradient stopped being finite.
     Diverged,
@@ -322,7 +323,7 @@ pub struct Divergence {
 }
 
 /// Size of the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFacts {
     /// Trainable numbers in all.
@@ -334,7 +335,7 @@ pub struct ModelFacts {
 }
 
 /// One variant at one test length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalRow {
     /// `trained` for the encoding as trained, otherwise the variant's name.
@@ -396,7 +397,7 @@ impl EvalRow {
 }
 
 /// Whether an evaluation gave numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalStatus {
     /// Numbers are there.
@@ -406,6 +407,7 @@ pub enum EvalStatus {
     /// The encoding has no value at this length, such as a learned table past its end.
     Unsupported,
     /// Left out by a limit of the config or the machine.
+    #[default]
     Skipped,
 }
 
@@ -432,7 +434,7 @@ pub struct PositionBin {
 }
 
 /// Build and device that produced the numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// Version of the binary.

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use records::analysis::identity::MethodSpecs;
 use records::analysis::roles::Roles;
 use records::analysis::setting::{Setting, settings};
-use records::claims::Claims;
+use records::claims::{Claims, experiment_settings};
 use records::record::RunRecord;
 use records::store::Excluded;
 use std::collections::BTreeSet;
@@ -38,11 +38,12 @@ pub fn report(
     }
     let sorted = canonical(records)?;
     let mut evaluated = Vec::new();
+    let places = experiment_settings(records, spec.names);
     if spec.claims != Claims::default() {
-        evaluated.push(claims::chapter(&spec.claims, records));
+        evaluated.push(claims::chapter(&spec.claims, &places));
     }
     if spec.assertions {
-        evaluated.push(assertions::chapter(records)?);
+        evaluated.push(assertions::chapter(&places)?);
     }
     let roles = Roles::of(sorted.iter().copied());
     if roles.results.is_empty() {

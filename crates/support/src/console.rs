@@ -4,7 +4,7 @@
 use crate::exit::Failure;
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 /// A line on standard output: results. Control characters are shown as [`plain`] shows them: names
@@ -22,8 +22,17 @@ pub fn print_colored(text: &str) {
 
 /// Whether standard output is a terminal whose user did not refuse colours (no-color.org).
 pub fn has_colors() -> bool {
+    width().is_some() && wants_colors()
+}
+
+/// The same of standard error.
+pub fn tells_colors() -> bool {
+    std::io::stderr().is_terminal() && wants_colors()
+}
+
+fn wants_colors() -> bool {
     let says = |name: &str| std::env::var_os(name).unwrap_or_default();
-    width().is_some() && says("NO_COLOR").is_empty() && says("TERM") != "dumb"
+    says("NO_COLOR").is_empty() && says("TERM") != "dumb"
 }
 
 /// The columns of the terminal on standard output; none where it is no terminal.

@@ -5,10 +5,13 @@ use experiment::plan::cost::flops;
 use experiment::plan::planner::Plan;
 use experiment::run::protocol::Event;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use records::RunRecord;
+use records::analysis::looks::styles;
 use records::metric;
-use std::collections::{BTreeMap, VecDeque};
+use records::palette::marker;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use support::console::{indented, tell};
+use support::console::{indented, tell, tells_colors};
 use support::exit::{Exit, Failure};
 use support::units::{count, duration};
 
@@ -18,9 +21,6 @@ const TRAIN_SHARE: f64 = 0.9;
 const CURVE: usize = 20;
 /// Time between two lines about one run where there are no bars.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// Characters of a run's name in a line: those that the report shows.
-const LONGEST_NAME: usize = 120;
 
 /// A run's place in the progress display.
 struct Progress {
@@ -63,6 +63,8 @@ pub struct Display<'a> {
     plan: &'a Plan,
     bars: Option<MultiProgress>,
     total: Option<ProgressBar>,
+    /// The look of each run's method in the report's figures, by run id; none without colours.
+    styles: HashMap<String, usize>,
     runs: Vec<Option<Progress>>,
     /// Runs that other processes have.
     waiting: BTreeMap<usize, Waiting>,
@@ -89,10 +91,16 @@ impl<'a> Display<'a> {
         });
         let runs = (0..plan.runs.len()).map(|_| None).collect();
         let waiting = BTreeMap::new();
+        let styles = if terminal && tells_colors() {
+            looks(plan)
+        } else {
+            HashMap::new()
+        };
         Self {
             plan,
             bars,
             total,
+            styles,
             runs,
             waiting,
             work,
@@ -219,7 +227,11 @@ impl<'a> Display<'a> {
     }
 
     fn name(&self, index: usize) -> String {
-        schema::text::shorten(&self.plan.runs[index].job.name(), LONGEST_NAME)
+        let job = &self.plan.runs[index].job;
+        match self.styles.get(&job.run_id) {
+            Some(style) => format!("{} {}", marker(*style), job.name()),
+            None => job.name(),
+        }
     }
 
     pub fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
@@ -328,6 +340,13 @@ impl<'a> Display<'a> {
             total.finish_and_clear();
         }
     }
+}
+
+/// The look of each run's method in the report's figures, by run id.
+fn looks(plan: &Plan) -> HashMap<String, usize> {
+    let runs: Vec<RunRecord> = plan.runs.iter().map(|run| run.job.unscored()).collect();
+    let order = [plan.order.as_slice(), &plan.variants].concat();
+    styles(&runs, &order)
 }
 
 /// Scores at each length: `exact_match 0.998 at 16, 0.250 at 32`.

@@ -6,6 +6,7 @@ use super::{Outcome, run};
 use experiment::plan::planned::Method;
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
+use experiment::spec;
 use records::RunRecord;
 use records::record::Selected;
 use std::collections::BTreeSet;
@@ -101,12 +102,10 @@ fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Fa
 /// Says which methods are not trained, as none of their combinations has a score.
 pub fn tell_unscored(methods: &[Method]) {
     for method in methods {
-        let labels = method.tried.first().and_then(|tried| tried.runs.first());
-        let labels = labels.iter().flat_map(|run| &run.job.labels);
-        let labels: Vec<&str> = labels.map(|label| label.text.as_str()).collect();
+        let run = method.tried.first().and_then(|tried| tried.runs.first());
         tell(&format!(
             "{}: none of {} has a {}: its result is not trained",
-            labels.join(", "),
+            run.map_or_else(String::new, |run| spec::method(&run.job.labels)),
             count(method.tried.len(), "combination"),
             method.by
         ));
@@ -120,13 +119,7 @@ fn choices(plan: &Plan) -> Vec<String> {
         let Some(selected) = &run.job.selected else {
             continue;
         };
-        let labels: Vec<&str> = run
-            .job
-            .labels
-            .iter()
-            .map(|label| label.text.as_str())
-            .collect();
-        let line = format!("{}: {}", labels.join(", "), choice(selected));
+        let line = format!("{}: {}", spec::method(&run.job.labels), choice(selected));
         if !lines.contains(&line) {
             lines.push(line);
         }

@@ -192,6 +192,14 @@ pub fn path(experiment: &Path, id: &str) -> PathBuf {
     experiment.join(CONFIGS_DIR).join(format!("{id}.toml"))
 }
 
+/// The order of lines and rows in the report of an experiment of one config; empty for several.
+pub fn order(experiment: &Path) -> Vec<String> {
+    match read(experiment).0.as_slice() {
+        [config] => config.reads().1,
+        _ => Vec::new(),
+    }
+}
+
 /// The configs kept in an experiment's directory, by id, and notes on those that cannot be used.
 pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
     let directory = experiment.join(CONFIGS_DIR);

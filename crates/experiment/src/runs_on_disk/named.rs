@@ -22,8 +22,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run as people name it, `rope seed 0`; with its id where that is also the name of another
-    /// of `all`.
+    /// The run as people name it, `RoPE, seed 0`; with its id where that is also the name of
+    /// another of `all`.
     pub fn name_among(&self, all: &[Run]) -> String {
         let name = self.name();
         if all.iter().filter(|other| other.name() == name).count() < 2 {
@@ -38,19 +38,10 @@ impl Run {
         )
     }
 
-    /// The run as people name it: `rope seed 0`.
+    /// The run as people name it: `RoPE, seed 0`.
     pub fn name(&self) -> String {
-        let Ok(job) = &self.job else {
-            return excerpt(&self.directory.display().to_string());
-        };
-        let labels: Vec<String> = job
-            .labels
-            .iter()
-            .map(|label| excerpt(&label.text))
-            .collect();
-        format!("{} seed {}", labels.join(", "), job.spec.seed)
-            .trim_start()
-            .to_owned()
+        let directory = || excerpt(&self.directory.display().to_string());
+        self.job.as_ref().map_or_else(|_| directory(), Job::name)
     }
 }
 
@@ -207,7 +198,7 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// `0123456789abcdef (rope seed 0)`.
+/// `0123456789abcdef (RoPE, seed 0)`.
 fn describe(directory: &Path) -> String {
     let run = Run {
         directory: directory.to_owned(),

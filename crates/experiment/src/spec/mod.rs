@@ -25,8 +25,9 @@ pub use eval::{
     Decode, EvalSpec, TRAINED, VariantSpec, changes_with_length, trained_path, untrained,
 };
 use posenc::{EncodingConfig, Positions, PositionsConfig, RopeScaling};
-use records::names::{self, Detail, Names};
-use records::record::Label;
+use records::RunRecord;
+use records::names::Names;
+use records::record::{EvalRow, Label, TaskFacts};
 use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,6 +42,11 @@ pub const JOB_FILE: &str = "job.json";
 
 /// Names of encodings and scalings for people.
 pub const NAMES: Names = Names(&[EncodingConfig::NAMES, RopeScaling::NAMES]);
+
+/// A run's values on the axes as people name them: `RoPE, lr = 0.001`.
+pub fn method(labels: &[Label]) -> String {
+    records::analysis::in_words(labels, NAMES)
+}
 
 /// Longest length that may be asked for, in the task's unit: a row of a task has at most four
 /// tokens for each, and positions are exact in f32 up to 2^24.
@@ -125,20 +131,51 @@ pub struct Job {
 }
 
 impl Job {
-    /// The run as people name it: `rope seed 0`.
+    /// The run as people name it: `RoPE, seed 0`.
     pub fn name(&self) -> String {
-        // A name that holds lists is said in words, as in reports.
-        let name = |label: &Label| match label.text.len() > names::LONGEST {
-            true => NAMES.label(label, Detail::Whole),
-            false => label.text.clone(),
-        };
-        let labels: Vec<String> = self.labels.iter().map(name).collect();
         let half = if self.half_of.is_some() {
             ", half steps"
         } else {
             ""
         };
-        format!("{} seed {}{half}", labels.join(", "), self.spec.seed)
+        format!("{}, seed {}{half}", method(&self.labels), self.spec.seed)
+    }
+}
+
+impl Job {
+    /// A record without results: what names and looks of methods depend on.
+    pub fn unscored(&self) -> RunRecord {
+        let spec = serde_json::to_value(&self.spec).unwrap_or_default();
+        let eval = &self.spec.eval;
+        let rows = eval.variants.iter().flat_map(|variant| {
+            let lengths = eval.test_lens.iter().enumerate();
+            lengths.map(|(at, test_len)| EvalRow {
+                variant: variant.name.clone(),
+                test_len: *test_len,
+                from_len: eval.test_lens.from(at),
+                ..EvalRow::default()
+            })
+        });
+        let unit = &spec["task"]["level"];
+        RunRecord {
+            run_id: self.run_id.clone(),
+            experiment: self.experiment.clone(),
+            labels: self.labels.clone(),
+            seed: self.spec.seed,
+            task: TaskFacts {
+                kind: self.spec.task.kind().to_owned(),
+                train_len: self.spec.train.train_len,
+                // Where one corpus is read by bytes and by tokens, these are two settings.
+                unit: unit.as_str().unwrap_or_default().to_owned(),
+                ..TaskFacts::default()
+            },
+            evals: rows.collect(),
+            spec: spec.as_object().cloned().unwrap_or_default(),
+            started_from: self.started_from.clone(),
+            half_of: self.half_of.clone(),
+            selected: self.selected.clone(),
+            ..RunRecord::default()
+        }
     }
 }
 

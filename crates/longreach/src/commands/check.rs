@@ -10,6 +10,7 @@ use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
 use experiment::runs_on_disk::integrity::{integrity_notes, unsealed_note};
 use experiment::runs_on_disk::starts::check_starts;
+use experiment::spec;
 use records::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -144,6 +145,9 @@ pub struct PlanRow {
     pub run_id: String,
     /// Values on the axes.
     pub labels: Vec<String>,
+    /// The same in words, for people.
+    #[serde(skip)]
+    pub method: String,
     /// Seed.
     pub seed: u64,
     /// What it is for.
@@ -180,7 +184,7 @@ fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
         }
     };
     for row in rows {
-        let method = row.labels.join(", ");
+        let method = &row.method;
         if let Some(excess) = limit.excess(row.train_memory_bytes) {
             note(format!("{method}: would not train: it {excess}"));
             continue;
@@ -216,6 +220,7 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
             .iter()
             .map(|label| label.text.clone())
             .collect(),
+        method: spec::method(&run.job.labels),
         seed: run.job.spec.seed,
         recorded: is_recorded(run),
         parameters: run.parameters,
@@ -274,6 +279,20 @@ fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
     format!(": {}{first}", parts.join(", "))
 }
 
+/// The variants beside the encoding as trained: ` (with YaRN)`.
+fn beside(variants: &[String]) -> String {
+    match variants {
+        [] | [_] => String::new(),
+        [_, beside @ ..] => {
+            let beside: Vec<String> = beside
+                .iter()
+                .map(|name| spec::NAMES.variant(name))
+                .collect();
+            format!(" (with {})", beside.join(", "))
+        }
+    }
+}
+
 /// The plan as a table with totals, for a terminal.
 #[expect(clippy::too_many_lines, reason = "one table with its totals")]
 pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
@@ -295,15 +314,11 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
     for row in rows {
         table.add_row([
             row.run_id[..8].to_owned(),
-            row.labels.join(", "),
+            row.method.clone(),
             row.seed.to_string(),
             short(row.parameters as f64),
             most(short(row.train_tokens as f64), row.may_end_early),
-            format!(
-                "{} ({})",
-                most(short(row.eval_tokens as f64), row.may_end_early),
-                row.variants.join(", ")
-            ),
+            most(short(row.eval_tokens as f64), row.may_end_early) + &beside(&row.variants),
             bytes(row.memory_bytes as f64),
             most(duration(row.estimated_secs), row.may_end_early),
             if row.recorded && row.part == Part::Result {

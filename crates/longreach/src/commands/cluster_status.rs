@@ -125,15 +125,15 @@ fn render(submission: &Submission, states: &States) -> String {
     text + &sums(submission, states)
 }
 
-/// `failed 3f2a81c0 rope seed 2, step 20 of 300: no space left`.
+/// `failed 3f2a81c0 RoPE, seed 2, step 20 of 300: no space left`.
 fn line(run: &RunLine) -> String {
     let note = run.note.as_deref().and_then(|note| note.lines().next());
     let note = note.map_or_else(String::new, |note| format!(": {note}"));
     format!(
-        "{} {} {} seed {}, step {} of {}{note}",
+        "{} {} {}, seed {}, step {} of {}{note}",
         run.state,
         run.run_id.get(..8).unwrap_or(&run.run_id),
-        run.method,
+        run.name,
         run.seed,
         run.step,
         run.steps
@@ -169,9 +169,9 @@ fn by_method(states: &States) -> Vec<(&str, Counts)> {
     let mut found: Vec<(&str, Counts)> = Vec::new();
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
     for run in &states.runs {
-        let at = *index.entry(&run.method).or_insert(found.len());
+        let at = *index.entry(&run.name).or_insert(found.len());
         if at == found.len() {
-            found.push((&run.method, Counts::new()));
+            found.push((&run.name, Counts::new()));
         }
         *found[at].1.entry(run.state).or_insert(0) += 1;
     }

@@ -147,8 +147,8 @@ fn grouped(
     }
     let first = groups[0].1[0];
     text.push_str(&format!(
-        "\nthe first of them, {} seed {}:\n",
-        first.method, first.seed
+        "\nthe first of them, {}, seed {}:\n",
+        first.name, first.seed
     ));
     text.push_str(&of_run(directory, submission, first, processes));
     text

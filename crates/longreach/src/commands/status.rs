@@ -3,6 +3,7 @@
 use crate::commands::cluster_status::{self, LastAnswer};
 use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below, trained_in_pytorch};
 use experiment::runs_on_disk::state::{RunState, counts, counts_text, of_record, state};
+use experiment::spec;
 use records::RunRecord;
 use records::record::Label;
 use serde::Serialize;
@@ -22,7 +23,11 @@ struct RunLine {
     #[serde(serialize_with = "as_text")]
     directory: PathBuf,
     experiment: String,
+    /// The values on the axes.
     name: String,
+    /// The same in words, for people.
+    #[serde(skip)]
+    method: String,
     seed: u64,
     state: RunState,
     step: u64,
@@ -141,7 +146,7 @@ fn render(lines: &[RunLine]) -> String {
             .map(|name| name.to_string_lossy().into_owned());
         shown.add_row([
             line.experiment.clone(),
-            line.name.clone(),
+            line.method.clone(),
             line.seed.to_string(),
             line.state.to_string(),
             format!("{} of {}", line.step, line.steps),
@@ -163,6 +168,7 @@ fn without_job(run: &Path, state: RunState, note: String) -> RunLine {
         directory: run.to_owned(),
         experiment: String::new(),
         name: "?".to_owned(),
+        method: "?".to_owned(),
         seed: 0,
         state,
         step: 0,
@@ -181,6 +187,7 @@ fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
     RunLine {
         directory: run.to_owned(),
         name: names(&record.labels),
+        method: spec::method(&record.labels),
         seed: record.seed,
         state,
         step,
@@ -211,6 +218,7 @@ fn line(run: &Path) -> RunLine {
     RunLine {
         directory: run.to_owned(),
         name: names(&job.labels),
+        method: spec::method(&job.labels),
         seed: job.spec.seed,
         state,
         step,

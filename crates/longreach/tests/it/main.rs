@@ -22,6 +22,7 @@ mod fuzz_seeds;
 mod heads;
 mod inspect;
 mod logging;
+mod looks;
 mod masked;
 mod memory;
 mod mixed;

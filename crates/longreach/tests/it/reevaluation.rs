@@ -84,8 +84,8 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
     exits(&rope, 0);
     // Runs come in the order of their ids.
     for part in [
-        "[run 1/2] rope seed ",
-        "[run 2/2] rope seed ",
+        "[run 1/2] RoPE, seed ",
+        "[run 2/2] RoPE, seed ",
         "seed 0: ",
         "seed 1: ",
     ] {
@@ -702,7 +702,7 @@ fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(
-        first.starts_with("[run 1/2] rope seed ") && first.contains(": [1/61] trained at 100"),
+        first.starts_with("[run 1/2] RoPE, seed ") && first.contains(": [1/61] trained at 100"),
         "{first}"
     );
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

@@ -311,7 +311,7 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         stderr(&output)
     };
     assert!(
-        printed("1MiB").contains("rope: would not train: it needs about"),
+        printed("1MiB").contains("RoPE: would not train: it needs about"),
         "{}",
         printed("1MiB")
     );
@@ -331,7 +331,7 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
     );
     let printed = printed(&(most - 1).to_string());
     assert!(
-        printed.contains("rope, trained: would be skipped at"),
+        printed.contains("RoPE, trained: would be skipped at"),
         "{printed}"
     );
 }

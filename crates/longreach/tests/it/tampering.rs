@@ -633,7 +633,7 @@ fn a_record_of_a_newer_version_is_never_replaced_and_a_damaged_one_not_in_silenc
     let again = sweep();
     exits(&again, 0);
     assert!(
-        stderr(&again).contains("note: rope seed 0 is trained again: "),
+        stderr(&again).contains("note: RoPE, seed 0 is trained again: "),
         "{}",
         stderr(&again)
     );
@@ -666,7 +666,9 @@ fn a_run_that_pytorch_trained_is_called_that() {
     let mut record = read(&run.join("record.json"));
     record["environment"]["burn"] = json!("none: pytorch 2.9.0");
     record["spec"]["model"]["pe"] = json!({"kind": "Slope", "source": "pytorch 2.9.0"});
-    record["labels"][0]["text"] = json!("Slope (pytorch 2.9.0)");
+    for key in ["text", "value"] {
+        record["labels"][0][key] = json!("Slope (pytorch 2.9.0)");
+    }
     record.as_object_mut().unwrap().remove("seal");
     for name in ["job.json", "weights.safetensors", "steps.jsonl"] {
         std::fs::remove_file(run.join(name)).unwrap();

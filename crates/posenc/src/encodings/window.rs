@@ -73,7 +73,7 @@ impl Prepared for PreparedWindow {
 
 impl EncodingSpec for WindowConfig {
     type Module = Window;
-    const NAME: Option<&'static str> = Some("sliding window");
+    const NAME: Option<&'static str> = Some("window of {size}");
     const ABOUT: About = About {
         summary: "a sliding window: each query sees the keys just before it, and the first few of \
                   the sequence (attention sinks)",

@@ -27,6 +27,7 @@ pub mod groups;
 pub mod identity;
 pub mod learned;
 mod learning;
+pub mod looks;
 pub mod measure;
 mod naming;
 pub mod outcome;
@@ -34,3 +35,5 @@ pub mod point;
 pub mod roles;
 pub mod setting;
 mod varied;
+
+pub use naming::in_words;

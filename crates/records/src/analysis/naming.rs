@@ -68,6 +68,12 @@ pub fn groups(
     all.collect()
 }
 
+/// Values on the axes in words, for lists of runs: `RoPE, base 100, lr = 0.001`.
+pub fn in_words(labels: &[Label], kinds: Names) -> String {
+    let labels: Vec<&Label> = labels.iter().collect();
+    with_keys(&labels, Some((kinds, Detail::Told)))
+}
+
 /// A title for every run: with the settings that differ where brief ones are equal, none where
 /// those are equal, too.
 fn titles(

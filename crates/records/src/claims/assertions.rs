@@ -2,9 +2,8 @@
 //! any set of records.
 
 use super::claim::{Claim, Claims};
-use super::experiment_setting::experiment_settings;
+use super::experiment_setting::ExperimentSetting;
 use super::verdict::{Comparison, Verdict};
-use crate::record::RunRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -100,8 +99,7 @@ impl Assertions {
 
     /// Evaluates each assertion in every experiment and setting that has its methods. At least one
     /// entry for each assertion, in their order.
-    pub fn evaluate(&self, records: &[RunRecord]) -> Vec<AssertionOutcome> {
-        let settings = experiment_settings(records);
+    pub fn evaluate(&self, settings: &[ExperimentSetting<'_>]) -> Vec<AssertionOutcome> {
         let mut out = Vec::new();
         for assertion in &self.assertions {
             let checks = assertion
@@ -117,7 +115,7 @@ impl Assertions {
             };
             let mut by_place: Vec<(String, Vec<(bool, Comparison)>)> = Vec::new();
             for outcome in claims
-                .evaluate_in(&settings)
+                .evaluate_in(settings)
                 .into_iter()
                 .filter(|o| o.verdict != Verdict::NotTested)
             {

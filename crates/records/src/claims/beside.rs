@@ -1,9 +1,7 @@
 //! Published numbers of single seeds beside ours.
 
 use super::claim::{Claims, Published, PublishedNumber};
-use super::experiment_setting::{
-    ExperimentSetting, experiment_settings, find_method, is_experiment, is_task,
-};
+use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
 use crate::record::RunRecord;
 use crate::stats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +13,7 @@ pub struct Beside {
     pub source: String,
     /// The experiment, and the setting where it has several.
     pub place: String,
-    /// The method, by our name.
+    /// The method, by our name for people.
     pub method: String,
     /// The metric.
     pub metric: String,
@@ -55,8 +53,7 @@ pub fn range(values: &[f64]) -> (f64, f64) {
 impl Claims {
     /// Every published number that lists its seeds beside ours, in every experiment and setting
     /// that has its method at its length.
-    pub fn beside(&self, records: &[RunRecord]) -> Vec<Beside> {
-        let settings = experiment_settings(records);
+    pub fn beside(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Beside> {
         let of_table = |table: &'_ Published| {
             let places = settings.iter().filter(|place| table.is_of(place));
             let all = places.flat_map(|place| {
@@ -109,7 +106,7 @@ fn beside(
     (!ours.is_empty() && !number.seeds.is_empty()).then(|| Beside {
         source: table.source.clone(),
         place: place.name.clone(),
-        method: method.name.clone(),
+        method: method.title.clone(),
         metric: table.metric.clone(),
         lengths: (number.length, length),
         theirs: number.seeds.clone(),

@@ -1,8 +1,7 @@
 //! Rank correlation of published numbers with ours.
 
 use super::claim::{Claims, Published};
-use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method};
-use crate::record::RunRecord;
+use super::experiment_setting::{ExperimentSetting, find_method};
 use crate::stats::{Correlation, spearman};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +18,8 @@ pub struct Column {
     pub lengths: (usize, usize),
     /// Methods in both, with the published number and our mean over seeds.
     pub methods: Vec<(String, f64, f64)>,
+    /// Their names for people.
+    pub titles: Vec<String>,
     /// Of those; none where one side is constant.
     pub correlation: Option<Correlation>,
 }
@@ -27,8 +28,7 @@ impl Claims {
     /// Spearman's rank correlation over methods of each published column (one length of one table)
     /// with ours, in every experiment and setting with at least three of its methods. Methods that
     /// have not converged are left out beyond the training length.
-    pub fn correlate(&self, records: &[RunRecord]) -> Vec<Column> {
-        let settings = experiment_settings(records);
+    pub fn correlate(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Column> {
         let mut out = Vec::new();
         for table in &self.published {
             let lengths: BTreeSet<usize> = table.numbers.iter().map(|n| n.length).collect();
@@ -60,9 +60,10 @@ fn column(
     let both = numbers.filter_map(|number| {
         let method = find_method(setting, &number.method, aliases)?;
         let mean = setting.score(method, &table.metric, ours).estimate?.mean;
-        Some((method.name.clone(), number.value, mean))
+        let compared = (method.name.clone(), number.value, mean);
+        Some((compared, method.title.clone()))
     });
-    let methods: Vec<(String, f64, f64)> = both.collect();
+    let (methods, titles): (Vec<(String, f64, f64)>, Vec<String>) = both.unzip();
     if methods.len() < FEWEST {
         return None;
     }
@@ -74,5 +75,6 @@ fn column(
         lengths: (length, ours),
         correlation: spearman(&sides.0, &sides.1),
         methods,
+        titles,
     })
 }

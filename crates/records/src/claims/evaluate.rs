@@ -9,6 +9,7 @@ use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
 use crate::analysis::point::{Absent, Point, estimate_text, point_text, point_text_beside};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
+use crate::names::Names;
 use crate::record::RunRecord;
 use crate::stats::{Estimate, Scale};
 use crate::text;
@@ -18,7 +19,7 @@ impl Claims {
     /// Evaluates every claim in every experiment and setting that has its methods. At least one
     /// outcome for each claim, in their order. The order of `records` does not matter.
     pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Outcome> {
-        self.evaluate_in(&experiment_settings(records))
+        self.evaluate_in(&experiment_settings(records, Names::default()))
     }
 
     /// As [`evaluate`](Self::evaluate), in settings that are there already.
@@ -71,6 +72,9 @@ struct Evaluation<'a, 'r> {
     claim: &'a Claim,
     aliases: &'a BTreeMap<String, Vec<String>>,
 }
+
+/// The name of a method: for programs, or for people.
+type Name = fn(&Method) -> &str;
 
 /// How a difference of a metric is named: `minus that`.
 fn than(metric: &str) -> &'static str {
@@ -166,6 +170,7 @@ impl<'s> Evaluation<'s, '_> {
     fn untested(&self, what: &str, why: &str) -> Comparison {
         Comparison {
             what: text::name(what, 160),
+            words: text::name(what, 160),
             estimate: None,
             needed: String::new(),
             verdict: Verdict::NotTested,
@@ -219,14 +224,9 @@ impl<'s> Evaluation<'s, '_> {
             (false, Some(slack)) => Needed::AtLeast(-slack),
         };
         self.pairs(pairs, |a, b, len| {
-            let what = format!(
-                "{metric} of {} {} of {} at {len}",
-                a.name,
-                than(metric),
-                b.name
-            );
+            let than = than(metric);
             self.judge(
-                what,
+                &|of| format!("{metric} of {} {than} of {} at {len}", of(a), of(b)),
                 metric::of_difference(metric),
                 &self.setting.difference(a, b, metric, len),
                 needed,
@@ -241,9 +241,8 @@ impl<'s> Evaluation<'s, '_> {
     ) -> Vec<Comparison> {
         let metric = &self.claim.metric;
         self.pairs(pairs, |a, b, len| {
-            let what = format!("{metric} of {} over that of {} at {len}", a.name, b.name);
             self.judge(
-                what,
+                &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
                 metric::RATIO,
                 &self.setting.over(a, b, metric, len),
                 needed,
@@ -256,16 +255,18 @@ impl<'s> Evaluation<'s, '_> {
         let at = self.setting.in_length.unwrap_or_default();
         self.each(|method, len| {
             let trained = self.setting.trained(method);
-            let whose = match self.setting.is_variant(method) {
-                true => format!(" of {}", trained.name),
+            let whose = |of: Name| match self.setting.is_variant(method) {
+                true => format!(" of {}", of(trained)),
                 false => String::new(),
             };
-            let what = format!(
-                "{metric} of {} at {len} over that{whose} at {at}",
-                method.name
-            );
             self.judge(
-                what,
+                &|of| {
+                    let whose = whose(of);
+                    format!(
+                        "{metric} of {} at {len} over that{whose} at {at}",
+                        of(method)
+                    )
+                },
                 metric::RATIO,
                 &self.setting.ratio(method, metric, len),
                 needed,
@@ -286,12 +287,13 @@ impl<'s> Evaluation<'s, '_> {
             };
             // Every tested length up to the longest one named, also those between.
             for len in self.setting.longer().take_while(|&len| len <= longest) {
-                let what = format!(
-                    "share of its in-length {metric} that {} keeps at {len}",
-                    method.name
-                );
                 out.push(self.judge(
-                    what,
+                    &|of| {
+                        format!(
+                            "share of its in-length {metric} that {} keeps at {len}",
+                            of(method)
+                        )
+                    },
                     metric::RATIO,
                     &self.setting.kept_share(method, metric, len),
                     Needed::AtLeast(share),
@@ -305,24 +307,21 @@ impl<'s> Evaluation<'s, '_> {
     fn score(&self, needed: Needed, chance: Option<f64>) -> Vec<Comparison> {
         let metric = &self.claim.metric;
         self.each(|method, len| {
-            let (what, point) = match chance {
-                None => (
-                    format!("{metric} of {} at {len}", method.name),
-                    self.setting.score(method, metric, len),
-                ),
-                Some(c) => (
-                    format!(
-                        "distance of {metric} of {} at {len} to chance ({})",
-                        method.name,
-                        metric::number(c, metric::decimals(metric, c))
-                    ),
-                    self.setting.distance(method, metric, len, c),
-                ),
+            let point = match chance {
+                None => self.setting.score(method, metric, len),
+                Some(chance) => self.setting.distance(method, metric, len, chance),
+            };
+            let what = |of: Name| {
+                let score = format!("{metric} of {} at {len}", of(method));
+                let level = |chance| metric::number(chance, metric::decimals(metric, chance));
+                chance.map_or(score.clone(), |chance| {
+                    format!("distance of {score} to chance ({})", level(chance))
+                })
             };
             let impossible = self.impossible((method, len), &point, needed, chance);
             Comparison {
                 impossible,
-                ..self.judge(what, metric, &point, needed)
+                ..self.judge(&what, metric, &point, needed)
             }
         })
     }
@@ -342,13 +341,15 @@ impl<'s> Evaluation<'s, '_> {
             .collect();
         if methods.len() > 1 {
             for len in self.lengths() {
-                let names: Vec<&str> = methods.iter().map(|m| m.name.as_str()).collect();
-                let what = format!(
-                    "largest over smallest {metric} of {} at {len}",
-                    names.join(", ")
-                );
+                let what = |of: Name| {
+                    let names: Vec<&str> = methods.iter().map(|method| of(method)).collect();
+                    format!(
+                        "largest over smallest {metric} of {} at {len}",
+                        names.join(", ")
+                    )
+                };
                 out.push(self.judge(
-                    what,
+                    &what,
                     metric::RATIO,
                     &self.setting.spread(&methods, metric, len),
                     Needed::AtMost(bound),
@@ -374,12 +375,15 @@ impl<'s> Evaluation<'s, '_> {
             };
             for pair in self.lengths().windows(2) {
                 let than = than(metric);
-                let what = format!(
-                    "{metric} of {} at {} {than} at {}",
-                    method.name, pair[1], pair[0]
-                );
                 out.push(self.judge(
-                    what,
+                    &|of| {
+                        format!(
+                            "{metric} of {} at {} {than} at {}",
+                            of(method),
+                            pair[1],
+                            pair[0]
+                        )
+                    },
                     metric::of_difference(metric),
                     &self.setting.step(method, metric, pair[0], pair[1]),
                     needed,
@@ -389,7 +393,14 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
-    fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
+    /// `what`: what the number is, with names of methods as it is told.
+    fn judge(
+        &self,
+        what: &dyn Fn(Name) -> String,
+        metric: &str,
+        point: &Point,
+        needed: Needed,
+    ) -> Comparison {
         let n = point.values.len();
         let is_over_text = point.estimate.is_some_and(|e| e.apart().is_some());
         let over = if is_over_text {
@@ -433,7 +444,8 @@ impl<'s> Evaluation<'s, '_> {
             },
         };
         Comparison {
-            what,
+            what: what(|method| &method.name),
+            words: what(|method| &method.title),
             estimate: point.estimate,
             needed: needed.text(metric),
             verdict,

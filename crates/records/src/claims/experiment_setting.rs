@@ -4,6 +4,7 @@ use super::length::Length;
 use crate::analysis::groups::TRAINED;
 use crate::analysis::identity::MethodSpecs;
 use crate::analysis::setting::{Method, Setting, settings};
+use crate::names::Names;
 use crate::order;
 use crate::record::RunRecord;
 use crate::text;
@@ -19,8 +20,9 @@ pub struct ExperimentSetting<'a> {
     pub setting: Setting<'a>,
 }
 
-/// Every setting of every experiment, by the name of the experiment, then in canonical order.
-pub fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> {
+/// Every setting of every experiment, by the name of the experiment, then in canonical order. `names`:
+/// those of kinds, for people.
+pub fn experiment_settings(records: &[RunRecord], names: Names) -> Vec<ExperimentSetting<'_>> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
@@ -32,7 +34,7 @@ pub fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> 
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
     let all: Vec<&RunRecord> = records.iter().collect();
-    let specs = MethodSpecs::new(&all);
+    let specs = MethodSpecs::new(&all).named(names);
     let mut by_experiment: Vec<_> = by_experiment.into_iter().collect();
     by_experiment.sort_by(|a, b| order::names(a.0, b.0));
     let mut out = Vec::new();

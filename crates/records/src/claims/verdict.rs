@@ -35,8 +35,10 @@ impl Verdict {
 /// The comparison of one number with one bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What the number is: `rope at 256 over rope at 64`.
+    /// What the number is, in files for programs: `rope at 256 over rope at 64`.
     pub what: String,
+    /// The same with names for people.
+    pub(super) words: String,
     /// The number, where there is one.
     pub estimate: Option<Estimate>,
     /// The bound in words: `at most 1.1`, `below 0`.
@@ -63,8 +65,8 @@ impl Comparison {
             &self.why
         };
         match said.as_str() {
-            "" => self.what.clone(),
-            said => format!("{}: {said}", self.what),
+            "" => self.words.clone(),
+            said => format!("{}: {said}", self.words),
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const MOST_SCORES: usize = 10_000;
 
 /// How the training went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainFacts {
     /// Steps taken: those of the spec, or fewer where the run diverged or `train.stop` ended it.

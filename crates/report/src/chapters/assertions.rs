@@ -5,9 +5,7 @@ use crate::document::{Cell, Chapter, Layout, Table, Tone};
 use crate::error::ReportError;
 use records::claims::{
     Assertion, AssertionOutcome, AssertionResult, Assertions, ExperimentSetting,
-    experiment_settings,
 };
-use records::record::RunRecord;
 
 const RESULTS: [AssertionResult; 6] = [
     AssertionResult::Holds,
@@ -23,12 +21,12 @@ const RESULTS: [AssertionResult; 6] = [
 /// # Errors
 ///
 /// When the committed file is no list of assertions, which a test excludes.
-pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError> {
+pub(crate) fn chapter(settings: &[ExperimentSetting<'_>]) -> Result<ChapterFiles, ReportError> {
     let committed = Assertions::committed().map_err(|e| ReportError::Render {
         file: "assertions.json",
         reason: e.to_string(),
     })?;
-    let outcomes = committed.evaluate(records);
+    let outcomes = committed.evaluate(settings);
     let count = |result: AssertionResult| outcomes.iter().filter(|o| o.result == result).count();
     let counted: Vec<String> = RESULTS
         .iter()
@@ -37,7 +35,7 @@ pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError
         .map(|(n, name)| format!("{name}: {n}"))
         .collect();
     let tables = vec![
-        matrix(&committed, &outcomes, records),
+        matrix(&committed, &outcomes, settings),
         numbers(&committed, &outcomes),
     ];
     let head = ["assertion", "basis", "text", "place", "result"];
@@ -71,8 +69,11 @@ fn text_and_basis(assertions: &Assertions, outcome: &AssertionOutcome) -> (Strin
 }
 
 /// One row for each assertion, one column for each setting that can test any.
-fn matrix(assertions: &Assertions, outcomes: &[AssertionOutcome], records: &[RunRecord]) -> Table {
-    let settings = experiment_settings(records);
+fn matrix(
+    assertions: &Assertions,
+    outcomes: &[AssertionOutcome],
+    settings: &[ExperimentSetting<'_>],
+) -> Table {
     let is_tested = |s: &&ExperimentSetting<'_>| outcomes.iter().any(|o| o.place == s.name);
     let tested: Vec<&ExperimentSetting<'_>> = settings.iter().filter(is_tested).collect();
     // An experiment with one setting is named by itself.

@@ -4,9 +4,8 @@ use super::numbers::{
     ChapterFiles, CsvFile, MOST_NUMBERS, NUMBER_HEAD, RULE, number, number_rows, or_dash, sentences,
 };
 use crate::document::{Cell, Chapter, Layout, Table};
-use records::claims::{Beside, Claims, Column, Outcome, Verdict, counts, range};
+use records::claims::{Beside, Claims, Column, ExperimentSetting, Outcome, Verdict, counts, range};
 use records::metric;
-use records::record::RunRecord;
 use records::stats::{ALPHA, Correlation, MOST_EXACT};
 use records::text::{self, list};
 
@@ -35,12 +34,12 @@ const LISTS: [(Verdict, &str, &str); 4] = [
 ];
 
 /// Evaluates claims and correlates published numbers.
-pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
-    let (outcomes, columns) = (claims.evaluate(records), claims.correlate(records));
+pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> ChapterFiles {
+    let (outcomes, columns) = (claims.evaluate_in(settings), claims.correlate(settings));
     let lists = LISTS
         .iter()
         .filter_map(|(verdict, slug, what)| claim_table(claims, &outcomes, *verdict, slug, what));
-    let beside = claims.beside(records);
+    let beside = claims.beside(settings);
     let beside = (!beside.is_empty()).then(|| beside_table(&beside));
     let correlated = (!columns.is_empty()).then(|| correlation_tables(&columns));
     let summary = if claims.claims.is_empty() {
@@ -320,11 +319,12 @@ fn correlation_row(columns: &[Column]) -> Vec<Cell> {
 }
 
 fn pairs_row(column: &Column) -> Vec<Cell> {
-    let pair = |m: &(String, f64, f64)| {
+    let pair = |(m, title): (&(String, f64, f64), &String)| {
         let text = |v: f64| metric::number(v, metric::decimals(&column.metric, v));
-        format!("{} {} / {}", m.0, text(m.1), text(m.2))
+        format!("{title} {} / {}", text(m.1), text(m.2))
     };
-    let each: Vec<String> = column.methods.iter().map(pair).collect();
+    let both = column.methods.iter().zip(&column.titles);
+    let each: Vec<String> = both.map(pair).collect();
     [
         column.source.clone(),
         column.place.clone(),

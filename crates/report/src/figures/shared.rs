@@ -10,8 +10,7 @@ use records::metric::{self, better_first};
 use records::stats::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
 use std::collections::BTreeMap;
 
-/// Lines beyond this cannot be distinguished.
-pub(super) const MOST_LINES: usize = 16;
+pub(super) use records::analysis::looks::MOST_LINES;
 /// Bands of more lines than this hide each other.
 const MOST_BANDS: usize = 8;
 

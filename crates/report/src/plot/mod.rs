@@ -40,4 +40,3 @@ pub use heatmap::Heatmap;
 pub(crate) use page::{PageFigure, definitions};
 pub use panels::{PANEL, side_by_side};
 pub use series::{LinePlot, Series};
-pub(crate) use style::on_a_terminal;

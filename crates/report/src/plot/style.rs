@@ -3,7 +3,7 @@
 //! Lines differ in colour, marker and dash, so they stay distinct in print and without
 //! colour vision. Lengths are pixels of the SVG.
 
-use records::palette::{COLORS, on_terminal, palette, rgb};
+use records::palette::{COLORS, palette, rgb};
 use std::fmt;
 
 /// Red, green and blue.
@@ -82,6 +82,7 @@ pub(super) enum Marker {
 }
 
 impl Marker {
+    // As `records::palette::marker` shows them on a terminal.
     const ALL: [Self; 8] = [
         Self::Disc,
         Self::Square,
@@ -117,17 +118,6 @@ impl Marker {
             ],
             Self::TriangleLeft => &[(-5.0, 0.0), (3.6, -4.6), (3.6, 4.6)],
         }
-    }
-}
-
-/// The marker of a style in its colour, for a terminal.
-pub(crate) fn on_a_terminal(style: usize) -> String {
-    // As `Marker::ALL`.
-    const SHAPES: [char; 8] = ['●', '■', '▲', '◆', '▼', '○', '✚', '◀'];
-    let shape = SHAPES[style % SHAPES.len()];
-    match on_terminal(&palette().light[style % COLORS]) {
-        Some(color) => format!("\x1b[38;5;{color}m{shape}\x1b[39m"),
-        None => shape.to_string(),
     }
 }
 

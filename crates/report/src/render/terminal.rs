@@ -1,7 +1,7 @@
 //! The report on a terminal: the finding and the leading table of each setting.
 
 use crate::document::{Document, Drawing, Mark, Section, Table};
-use crate::plot::on_a_terminal;
+use records::palette::marker;
 use records::text::{printable, ruled_table};
 use std::fmt::Write as _;
 
@@ -99,6 +99,6 @@ fn table(lead: &Table, intervals: bool, styles: &[Option<usize>]) -> String {
     }
     let marks = styles.iter().flatten();
     marks.fold(table.trim_fmt(), |text, style| {
-        text.replacen(PLACE, &on_a_terminal(*style), 1)
+        text.replacen(PLACE, &marker(*style), 1)
     })
 }

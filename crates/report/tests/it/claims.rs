@@ -4,7 +4,10 @@ use crate::common::*;
 use longreach_report::{ReportSpec, report};
 use proptest::prelude::*;
 use records::RunRecord;
-use records::claims::{AssertionResult, Assertions, Claim, Claims, Verdict};
+use records::claims::{
+    AssertionResult, Assertions, Claim, Claims, ExperimentSetting, Verdict, experiment_settings,
+};
+use records::names::Names;
 use serde_json::{Value, json};
 
 fn claim(value: Value) -> Claim {
@@ -77,9 +80,25 @@ fn seeds_of(fitted: Option<f64>) -> Claims {
     }
 }
 
+fn places(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> {
+    experiment_settings(records, Names::default())
+}
+
+#[test]
+fn claims_name_methods_in_words_and_their_file_does_not() {
+    let claim = claim(json!({ "kind": "better", "methods": ["a", "b"], "lengths": [32] }));
+    let names = Names(&[&[("a", Some("Alpha")), ("b", Some("Beta"))]]);
+    let records = three();
+    let outcomes = claims(vec![claim]).evaluate_in(&experiment_settings(&records, names));
+    let number = &outcomes[0].numbers[0];
+    assert_eq!(number.what, "exact_match of a minus that of b at 32");
+    let words = "exact_match of Alpha minus that of Beta at 32: ";
+    assert!(number.text().starts_with(words), "{}", number.text());
+}
+
 #[test]
 fn published_seeds_stand_beside_ours() {
-    let found = seeds_of(None).beside(&three());
+    let found = seeds_of(None).beside(&places(&three()));
     let short: Vec<_> = found
         .iter()
         .map(|b| {
@@ -117,7 +136,7 @@ fn published_seeds_stand_beside_ours() {
         run.train.stop_scores =
             vec![serde_json::from_value(json!({ "step": 1, "value": 1.0 })).unwrap()];
     }
-    let found = seeds_of(Some(1.0)).beside(&records);
+    let found = seeds_of(Some(1.0)).beside(&places(&records));
     assert_eq!(
         (found[0].ours.clone(), found[0].unfitted, found[0].is_met()),
         (vec![0.75], 2, true)
@@ -555,7 +574,7 @@ fn published() -> Claims {
 
 #[test]
 fn correlations_by_hand() {
-    let columns = published().correlate(&text_experiment());
+    let columns = published().correlate(&places(&text_experiment()));
     let short: Vec<_> = columns
         .iter()
         .map(|c| {
@@ -584,7 +603,7 @@ fn correlations_by_hand() {
         published: vec![serde_json::from_value(table).unwrap()],
         ..Claims::default()
     };
-    let columns = claims.correlate(&three());
+    let columns = claims.correlate(&places(&three()));
     assert_eq!(
         columns.iter().map(|c| c.methods.len()).collect::<Vec<_>>(),
         [3]
@@ -745,7 +764,7 @@ fn assertions_hold_fail_and_wait_for_records() {
     let committed = Assertions::committed().unwrap();
     let standing = |records: &[RunRecord], id: u32| {
         committed
-            .evaluate(records)
+            .evaluate(&places(records))
             .into_iter()
             .find(|s| s.id == id)
             .unwrap()
@@ -828,7 +847,7 @@ proptest! {
         other.extend(all.iter().take(doubled).cloned());
         let claims = published();
         prop_assert_eq!(claims.evaluate(&all), claims.evaluate(&other));
-        prop_assert_eq!(claims.correlate(&all), claims.correlate(&other));
+        prop_assert_eq!(claims.correlate(&places(&all)), claims.correlate(&places(&other)));
     }
 
     /// Agreeing with a bound and with its opposite never happens at once, and a looser bound never loses agreement.

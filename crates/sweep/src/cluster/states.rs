@@ -11,6 +11,7 @@ use crate::cluster::events::{self, Last, What};
 use crate::cluster::manifest::{Brief, briefs};
 use experiment::runs_on_disk::files::RECORD_FILE;
 use experiment::runs_on_disk::state::{Counts, RunState, counts, failure, last_step, of_record};
+use experiment::spec;
 use rundir::lease::{self, Holder};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock, scratch};
@@ -27,6 +28,9 @@ pub struct RunLine {
     pub run_id: String,
     /// Its values on the axes.
     pub method: String,
+    /// The same in words, for people.
+    #[serde(skip)]
+    pub name: String,
     /// Its seed.
     pub seed: u64,
     /// Its state.
@@ -90,6 +94,7 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
         RunLine {
             run_id: brief.run_id.clone(),
             method: brief.method(),
+            name: spec::method(&brief.job.labels),
             seed: brief.job.spec.seed,
             state,
             step,

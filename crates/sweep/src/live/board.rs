@@ -2,8 +2,11 @@
 
 use crate::live::losses::Losses;
 use experiment::runs_on_disk::files::{jobs, read_job, trained_in_pytorch};
+use experiment::runs_on_disk::kept_configs;
 use experiment::runs_on_disk::state::{RunState, of_record, state};
 use experiment::spec::Job;
+use records::RunRecord;
+use records::analysis::looks::styles;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,6 +16,8 @@ use support::exit::Failure;
 pub struct Board {
     directory: PathBuf,
     runs: BTreeMap<PathBuf, BoardRun>,
+    /// The look of each run's method, by the run's directory.
+    styles: BTreeMap<PathBuf, usize>,
     /// When the first look was, and the share of all work that was done then.
     first: Option<(Instant, f64)>,
 }
@@ -30,7 +35,7 @@ struct BoardRun {
 /// A run as a screen shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
-    /// `rope, seed 0`, after the experiment's name where there are several.
+    /// `RoPE, seed 0`, after the experiment's name where there are several.
     pub name: String,
     /// Its state.
     pub state: RunState,
@@ -46,6 +51,8 @@ pub struct RunView {
     pub secs_left: Option<f64>,
     /// Why it failed or diverged.
     pub note: Option<String>,
+    /// The look of its method in the report's figures.
+    pub style: Option<usize>,
     /// Its share of all work, in any unit.
     pub work: f64,
 }
@@ -72,6 +79,7 @@ impl Board {
         Self {
             directory: directory.to_owned(),
             runs: BTreeMap::new(),
+            styles: BTreeMap::new(),
             first: None,
         }
     }
@@ -84,6 +92,7 @@ impl Board {
     pub fn look(&mut self, now: Instant) -> Result<(), Failure> {
         let found = jobs(&self.directory)?;
         self.runs.retain(|run, _| found.contains(run));
+        let is_known = found.iter().all(|run| self.runs.contains_key(run));
         for run in found {
             let watched = self
                 .runs
@@ -93,6 +102,9 @@ impl Board {
             if !matches!(watched.view.state, RunState::Done | RunState::Diverged) {
                 watched.look(&run, now);
             }
+        }
+        if !is_known {
+            self.styles = self.looks();
         }
         let done = self.fraction();
         self.first.get_or_insert((now, done));
@@ -108,24 +120,42 @@ impl Board {
             .filter_map(BoardRun::experiment)
             .collect();
         let several = experiments.iter().any(|name| *name != experiments[0]);
-        let mut views: Vec<RunView> = self
-            .runs
-            .values()
-            .map(|run| match run.experiment().filter(|_| several) {
-                Some(experiment) => {
-                    let name = format!("{experiment}: {}", run.view.name);
-                    RunView {
-                        name,
-                        ..run.view.clone()
-                    }
-                }
-                None => run.view.clone(),
-            })
-            .collect();
+        let view = |(place, run): (&PathBuf, &BoardRun)| {
+            let own = &run.view.name;
+            let experiment = run.experiment().filter(|_| several);
+            RunView {
+                name: experiment.map_or(own.clone(), |experiment| format!("{experiment}: {own}")),
+                style: self.styles.get(place).copied(),
+                ..run.view.clone()
+            }
+        };
+        let mut views: Vec<RunView> = self.runs.iter().map(view).collect();
         let order = [Running, Failed, Diverged, Stale, Stopped, Done, Planned];
         let rank = |view: &RunView| order.iter().position(|state| *state == view.state);
         views.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
         views
+    }
+
+    /// The looks of the methods of each experiment.
+    fn looks(&self) -> BTreeMap<PathBuf, usize> {
+        let mut experiments: BTreeMap<&Path, Vec<RunRecord>> = BTreeMap::new();
+        for (place, run) in &self.runs {
+            let (Some(job), Some(experiment)) = (&run.job, place.parent()) else {
+                continue;
+            };
+            let known = experiments.entry(experiment).or_default();
+            known.push(job.unscored());
+        }
+        let mut looks = BTreeMap::new();
+        for (place, runs) in experiments {
+            let styles = styles(&runs, &kept_configs::order(place));
+            looks.extend(
+                styles
+                    .into_iter()
+                    .map(|(id, style)| (place.join(id), style)),
+            );
+        }
+        looks
     }
 
     /// The share of all work that is done.
@@ -176,6 +206,7 @@ impl BoardRun {
             losses: Vec::new(),
             secs_left: None,
             note: note.filter(|_| foreign.is_none()),
+            style: None,
             work,
         };
         Self {

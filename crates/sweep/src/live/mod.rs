@@ -73,6 +73,7 @@ fn end(views: &[RunView]) -> Option<Exit> {
 
 fn on_terminal(board: &mut Board, directory: &Path) -> Result<Exit, Failure> {
     let title = directory.display().to_string();
+    let colors = console::has_colors();
     let frame = |board: &Board, (width, height): (u16, u16)| {
         let views = board.views();
         let screen = Screen {
@@ -80,6 +81,7 @@ fn on_terminal(board: &mut Board, directory: &Path) -> Result<Exit, Failure> {
             runs: &views,
             fraction: board.fraction(),
             secs_left: board.secs_left(Instant::now()),
+            colors,
         };
         screen.lines(usize::from(width), usize::from(height))
     };
@@ -105,7 +107,7 @@ fn on_terminal(board: &mut Board, directory: &Path) -> Result<Exit, Failure> {
     drop(alternate);
     // What was on the screen stays in the terminal.
     let (width, _) = crossterm::terminal::size().unwrap_or((80, 24));
-    console::print(&frame(board, (width, u16::MAX)).join("\n"));
+    console::print_colored(&frame(board, (width, u16::MAX)).join("\n"));
     Ok(exit)
 }
 

@@ -4,6 +4,7 @@
 use crate::live::board::RunView;
 use crate::live::sparkline::sparkline;
 use experiment::runs_on_disk::state::RunState;
+use records::palette::marker;
 use support::console::plain;
 use support::units::{count, duration};
 
@@ -17,14 +18,19 @@ pub struct Screen<'a> {
     pub fraction: f64,
     /// Seconds until all runs have ended.
     pub secs_left: Option<f64>,
+    /// Whether each run has the marker of its method, in the colour of the report's figures.
+    pub colors: bool,
 }
+
+/// Where a marker will be: one column wide, and in no name that [`plain`] lets through.
+const PLACE: char = '\u{e000}';
 
 impl Screen<'_> {
     /// The lines for a terminal of `width` columns and `height` lines.
     pub fn lines(&self, width: usize, height: usize) -> Vec<String> {
         let mut lines = vec![self.heading(), self.total(width)];
         let mut state = None;
-        let mut shown = 0;
+        let (mut shown, mut marked) = (0, Vec::new());
         for run in self.runs {
             let heading = (state != Some(run.state)).then(|| run.state.to_string());
             let needed = heading.iter().len() + 1;
@@ -35,14 +41,25 @@ impl Screen<'_> {
             }
             state = Some(run.state);
             lines.extend(heading);
-            lines.push(line(run, width));
+            marked.push((lines.len(), run.style));
+            lines.push(line(run, width, self.colors));
             shown += 1;
         }
         if shown < self.runs.len() {
             lines.push(format!("and {}", counts(&self.runs[shown..])));
         }
         lines.truncate(height);
-        lines.iter().map(|line| cut(&plain(line), width)).collect()
+        let lines = lines.iter().map(|line| cut(&plain(line), width));
+        let mut lines: Vec<String> = lines.collect();
+        // Last, as colours take no columns.
+        for (at, style) in marked.into_iter().filter(|_| self.colors) {
+            let marker = style.map_or_else(|| " ".to_owned(), marker);
+            lines
+                .get_mut(at)
+                .into_iter()
+                .for_each(|line| *line = line.replacen(PLACE, &marker, 1));
+        }
+        lines
     }
 
     fn heading(&self) -> String {
@@ -72,11 +89,16 @@ pub fn counts(runs: &[RunView]) -> String {
 }
 
 /// One run. What is less important is left out on a narrow terminal.
-fn line(run: &RunView, width: usize) -> String {
+fn line(run: &RunView, width: usize, colors: bool) -> String {
     let name_width = (width / 3).clamp(8, 40);
     let name = cut(&plain(&run.name), name_width);
     let pad = " ".repeat(name_width.saturating_sub(columns(&name)));
-    let mut parts = vec![format!(" {name}{pad}")];
+    let marker = if colors {
+        format!("{PLACE} ")
+    } else {
+        String::new()
+    };
+    let mut parts = vec![format!(" {marker}{name}{pad}")];
     let running = run.state == RunState::Running;
     if matches!(
         run.state,
@@ -162,6 +184,7 @@ mod tests {
             secs_left: (state == RunState::Running).then_some(42.0),
             note: (state == RunState::Failed)
                 .then(|| "no space left on the disk\n  = help".to_owned()),
+            style: (name.starts_with("rope")).then_some(1),
             work: 1.0,
         }
     }
@@ -189,6 +212,7 @@ mod tests {
             runs: &runs,
             fraction: 0.237,
             secs_left: Some(600.0),
+            colors: false,
         };
         for width in 1..140 {
             for height in 1..30 {
@@ -210,6 +234,39 @@ mod tests {
     }
 
     #[test]
+    fn runs_have_the_markers_of_their_methods_where_colours_are_shown() {
+        let runs = runs();
+        let screen = |colors| Screen {
+            title: "runs/quickstart",
+            runs: &runs,
+            fraction: 0.237,
+            secs_left: None,
+            colors,
+        };
+        for width in 1..140 {
+            let plain = screen(false).lines(width, 30);
+            let colored = screen(true).lines(width, 30);
+            assert_eq!(plain.len(), colored.len());
+            let shown = colored.iter().map(|line| line.replace(&marker(1), "■"));
+            assert!(
+                shown.into_iter().all(|line| columns(&line) <= width),
+                "{width}"
+            );
+        }
+        let lines = screen(true).lines(110, 30);
+        assert!(
+            lines[3].starts_with(&format!(" {} rope, seed 0", marker(1))),
+            "{lines:?}"
+        );
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.starts_with("   alibi, seed 0")),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
     fn nothing_of_a_name_reaches_the_terminal_as_a_command() {
         let runs = [run("a\u{1b}[2Jb, seed 0", RunState::Running, 1)];
         let screen = Screen {
@@ -217,6 +274,7 @@ mod tests {
             runs: &runs,
             fraction: 0.0,
             secs_left: None,
+            colors: false,
         };
         assert!(
             !screen
