@@ -317,7 +317,7 @@ pub fn evaluation(
 }
 
 /// MiB of a process before its model is built.
-const PROGRAM_MIB: f64 = 30.0;
+const PROGRAM_MIB: f64 = 36.0;
 /// MiB that any training needs beside it: threads, and what the allocator keeps.
 const TRAINING_MIB: f64 = 30.0;
 /// MiB that any evaluation needs beside it.

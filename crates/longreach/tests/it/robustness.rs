@@ -241,7 +241,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
     let lens = [&ONE[..], &["eval.test_lens=[4,16000]", "task.test_rows=1"]].concat();
-    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "65MiB"]].concat());
+    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "71MiB"]].concat());
     exits(&little, 0);
     let path = scratch.runs().join(&scratch.records()[0].0);
     let record = read(&path);
@@ -261,13 +261,13 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
         left_out["reason"]
             .as_str()
             .unwrap()
-            .contains("more than the limit of 65 MiB"),
+            .contains("more than the limit of 71 MiB"),
         "{left_out}"
     );
     // The same limit, the same record; a larger one, the rest of it, from the weights that are
     // there.
     assert!(
-        stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "65MiB"]].concat()))
+        stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "71MiB"]].concat()))
             .contains("0 to do")
     );
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl"))

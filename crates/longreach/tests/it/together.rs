@@ -349,7 +349,7 @@ fn a_worker_names_the_runs_that_it_cannot_run_and_records_the_others() {
 fn runs_that_do_not_fit_together_are_trained_in_smaller_groups() {
     let overrides = ["seeds=[0,1,2]", LONG[2]];
     let calm = alone(TINY, &overrides);
-    // A training needs 30 MiB beside a process of 30 MiB.
+    // A training needs 30 MiB beside a process of 36 MiB.
     for limit in ["none", "100MiB"] {
         let scratch = Scratch::with(TINY);
         let more = ["--memory-limit", limit, "--jobs", "1"];
