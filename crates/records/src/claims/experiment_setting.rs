@@ -20,8 +20,8 @@ pub struct ExperimentSetting<'a> {
     pub setting: Setting<'a>,
 }
 
-/// Every setting of every experiment, by the name of the experiment, then in canonical order. `names`:
-/// those of kinds, for people.
+/// Every setting of every experiment, by the name of the experiment, then in canonical order.
+/// `names`: those of kinds, for people.
 pub fn experiment_settings(records: &[RunRecord], names: Names) -> Vec<ExperimentSetting<'_>> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     let mut seen = BTreeSet::new();

@@ -231,11 +231,10 @@ impl Published {
             reader.read(file, &mut text)?;
             if let Some([expected, has]) = Measured::of(&text).differs(known) {
                 let (name, of) = (known.name, self.name);
-                let what = match name == of {
-                    true => name.to_owned(),
-                    false => format!("{name} of {of}"),
-                };
-                let problem = format!("is not {what}: it has {has}; published: {expected}");
+                let of = (name != of)
+                    .then(|| format!(" of {of}"))
+                    .unwrap_or_default();
+                let problem = format!("is not {name}{of}: it has {has}; published: {expected}");
                 let hint = format!(
                     "{}; another text is corpus = \"files\", and what it is trained on is named \
                      by it",
