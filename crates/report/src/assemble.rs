@@ -47,12 +47,13 @@ pub(super) fn document(
     name_files(&mut sections, &mut chapters);
     let board = chapters.iter().flat_map(|c| &c.tables);
     let on_board = board
-        .filter(|t| t.slug == "board")
+        .filter(|t| t.slug == "board-methods")
         .map(|t| t.rows.len())
         .sum();
     let overview = overview::chapter(settings, &sections, pages, on_board);
     let has_overview = overview.is_some();
-    chapters.splice(0..0, overview);
+    let after_board = usize::from(on_board > 0);
+    chapters.splice(after_board..after_board, overview);
     fold(&mut sections, &chapters, has_overview);
     let excluded = excluded
         .iter()

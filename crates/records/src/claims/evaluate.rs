@@ -345,7 +345,7 @@ impl<'s> Evaluation<'s, '_> {
                     let names: Vec<&str> = methods.iter().map(|method| of(method)).collect();
                     format!(
                         "largest over smallest {metric} of {} at {len}",
-                        names.join(", ")
+                        names.join("; ")
                     )
                 };
                 out.push(self.judge(

@@ -133,7 +133,7 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
     rules.dedup();
     let start = ["method", "group", "P(best)", "MRR"].map(String::from);
     Table {
-        slug: "board".into(),
+        slug: "board-methods".into(),
         title: "Methods over all tasks".into(),
         caption: format!(
             "By task the reach: the longest test length up to which a seed keeps its score, as a \
@@ -155,7 +155,8 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
             .chain(columns.iter().map(|c| Some(format!("#{}", c.setting.slug))))
             .collect(),
         rows: rows.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        // Its headings are long: columns are narrow.
+        layout: Layout::Heat,
         ..Table::default()
     }
 }

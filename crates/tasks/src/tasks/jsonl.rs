@@ -313,6 +313,12 @@ impl JsonlTask {
     /// Refuses lengths at which there is nothing to train or to test.
     fn check_lengths(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
         let unit = self.unit();
+        if self.train.is_empty() {
+            let lines = self.dropped;
+            let problem = format!("holds no prompt that is not tested too, in {lines} lines");
+            let hint = "overlap = \"drop\" leaves these out: give more lines to train on";
+            return Err(Invalid::new("train", "", problem, "", hint).into());
+        }
         let span = |rows: &[Row]| {
             let ends = [rows.first(), rows.last()].map(|row| row.map_or(0, |row| row.length));
             format!("{} to {}", ends[0], ends[1])

@@ -231,9 +231,10 @@ impl Published {
             reader.read(file, &mut text)?;
             if let Some([expected, has]) = Measured::of(&text).differs(known) {
                 let (name, of) = (known.name, self.name);
-                let of = (name != of)
-                    .then(|| format!(" of {of}"))
-                    .unwrap_or_default();
+                let of = match name == of {
+                    true => String::new(),
+                    false => format!(" of {of}"),
+                };
                 let problem = format!("is not {name}{of}: it has {has}; published: {expected}");
                 let hint = format!(
                     "{}; another text is corpus = \"files\", and what it is trained on is named \

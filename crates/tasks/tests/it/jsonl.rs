@@ -492,4 +492,18 @@ fn an_overlap_is_counted_and_can_be_left_out() {
         .err()
         .unwrap();
     assert!(error.contains("of select.jsonl:1 is trained on"), "{error}");
+    // Nothing is left to train on.
+    let all = std::fs::read_to_string(directory.path().join("train.jsonl")).unwrap();
+    write(directory.path(), "test.jsonl", &all);
+    let error = build(
+        directory.path(),
+        &format!("{words}\noverlap = \"drop\""),
+        3,
+        &[2],
+    );
+    let error = error.err().unwrap();
+    assert!(
+        error.contains("holds no prompt that is not tested too"),
+        "{error}"
+    );
 }
