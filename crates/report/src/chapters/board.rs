@@ -168,8 +168,8 @@ fn notes(settings: &[&Setting<'_>]) -> String {
         "Group: methods are ranked at each task by the leading metric, averaged over all test \
              lengths past the training length, and over all tasks by the mean reciprocal rank \
              (MRR). {RESAMPLES} bootstraps draw tasks and seeds. P(best): the share of them in which \
-             a method comes first. A leads; what it is not ahead of in {} % of them is A too; of the \
-             others the same gives B, and so on. A method that fewer than half of the seeds learned \
+             a method comes first. A: the method with the highest MRR, and all down to the last one \
+             by MRR that it is not ahead of in {} % of them; B: the same of the others, and so on. A method that fewer than half of the seeds learned \
              comes after those that did. Ratios: over the score in length. Intervals: {INTERVAL}. \
              ≥: nothing longer was tested. 1x: lost at the first longer length.{}",
         100.0 * AHEAD,
@@ -303,11 +303,8 @@ fn summary(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
     let first: Vec<String> = first.map(title).collect();
     let what = match &first[..] {
         [only] => format!("{only} is clearly ahead of every other method"),
-        all if all.len() == rows.len() => "no method is clearly ahead of another".into(),
-        all => format!(
-            "no method of group A is clearly ahead of the others: {}",
-            all.join("; ")
-        ),
+        all if all.len() == rows.len() => "all methods are in one group".into(),
+        all => format!("the leading group (A) is {}", all.join("; ")),
     };
     format!("Over {} tasks: {what}.", settings.len())
 }

@@ -24,7 +24,8 @@ pub(super) struct Standing {
     pub mrr: f64,
     /// Share of the resamples in which it has the highest one; ties are split.
     pub best: f64,
-    /// Its group, 0 for the first: methods that its leader is not clearly ahead of.
+    /// Its group, 0 for the first: the leader and all down to the last one by `mrr` that the leader
+    /// is not clearly ahead of.
     pub group: usize,
 }
 
@@ -73,22 +74,20 @@ pub(super) fn standings(tasks: &[Scores]) -> Vec<Standing> {
     (0..methods).map(standing).collect()
 }
 
-/// The leader of those without a group and all that it is not clearly ahead of are the next group.
+/// By descending rank: the leader of those without a group, down to the last one that it is not
+/// clearly ahead of, are the next group.
 fn groups(mrr: &[f64], ahead: &[Vec<f64>]) -> Vec<usize> {
-    let mut groups = vec![usize::MAX; mrr.len()];
-    for group in 0..mrr.len() {
-        let left: Vec<usize> = (0..mrr.len())
-            .filter(|at| groups[*at] == usize::MAX)
-            .collect();
-        let Some(&leader) = left.iter().max_by(|a, b| mrr[**a].total_cmp(&mrr[**b])) else {
-            break;
-        };
-        for at in left {
-            let is_behind = ahead[leader][at] >= AHEAD * RESAMPLES as f64;
-            if at == leader || !is_behind {
-                groups[at] = group;
-            }
-        }
+    let mut order: Vec<usize> = (0..mrr.len()).collect();
+    // Stable: equal methods stay in their order.
+    order.sort_by(|a, b| mrr[*b].total_cmp(&mrr[*a]));
+    let mut groups = vec![0; mrr.len()];
+    let (mut left, mut group) = (&order[..], 0);
+    while let Some(&leader) = left.first() {
+        let is_behind = |at: &usize| ahead[leader][*at] >= AHEAD * RESAMPLES as f64;
+        let last = left.iter().rposition(|at| *at == leader || !is_behind(at));
+        let (own, rest) = left.split_at(last.map_or(1, |last| last + 1));
+        own.iter().for_each(|at| groups[*at] = group);
+        (left, group) = (rest, group + 1);
     }
     groups
 }
@@ -183,6 +182,16 @@ mod tests {
         let all = standings(&[first(), first(), task(&[&[2.0, 1.0]])]);
         assert!((all[1].best - 7.0 / 27.0).abs() < 0.02, "{all:?}");
         assert_eq!((all[0].group, all[1].group), (0, 0));
+    }
+
+    #[test]
+    fn a_group_reaches_down_to_the_last_method_that_its_leader_is_not_ahead_of() {
+        let all = RESAMPLES as f64;
+        let mut ahead = vec![vec![0.0; 4]; 4];
+        ahead[1] = vec![all, 0.0, 0.9 * all, all];
+        ahead[3][0] = 0.5 * all;
+        // In order of rank: 1, 0, 2, 3. 1 is ahead of 0, but not of 2 below it.
+        assert_eq!(groups(&[0.5, 0.9, 0.4, 0.1], &ahead), [0, 0, 0, 1]);
     }
 
     #[test]

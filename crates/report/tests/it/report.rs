@@ -1317,7 +1317,7 @@ fn methods_are_ranked_over_tasks() {
         assert!((got - best).abs() < 0.02, "{row:?}, {best}");
     }
     assert!(
-        markdown.contains("Over 2 tasks: no method is clearly ahead of another."),
+        markdown.contains("Over 2 tasks: all methods are in one group."),
         "{markdown}"
     );
     // One task is no mean, and one method no rank.
