@@ -693,8 +693,8 @@ fn a_reader_meets_at_most_twelve_tables_and_each_explanation_once() {
     };
     // Scores and reach; the other metric and the methods are folded away.
     assert_eq!(open_tables(&of(1)), (2, 4));
-    // The overview says how far methods reach, and the ranks are a chapter.
-    assert_eq!(open_tables(&of(3)).0, 3 + 2);
+    // The board says how far methods reach.
+    assert_eq!(open_tables(&of(3)).0, 3 + 1);
     let many = of(20);
     assert_eq!(open_tables(&many).0, 12);
     assert_eq!(many.matches("How to read it").count(), 2);
