@@ -393,7 +393,7 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
-    /// `what`: what the number is, with names of methods as it is told.
+    /// `what` returns the description of the number, given how to name a method.
     fn judge(
         &self,
         what: &dyn Fn(Name) -> String,
