@@ -195,8 +195,9 @@ pub struct Facts {
     /// Memory of its bias that training keeps for the backward pass, in f32 numbers per logit, for
     /// each layer. Measured likewise.
     pub bias_kept: f64,
-    /// Peak memory in evaluation of a transform of queries and keys that is not fused, as a
-    /// multiple of the size of the queries, `[B, H, Q, E]`. Measured likewise.
+    /// Peak memory in evaluation of a transform of queries and keys that is not fused, or of a
+    /// bias from content that reads every key for each block, as a multiple of the size of the
+    /// queries, `[B, H, Q, E]`. Measured likewise.
     pub transform_workspace: f64,
     /// What training keeps of such a transform, or of a bias from content that it computes from
     /// channels, for the backward pass, for each layer, as a multiple of the same size. Measured

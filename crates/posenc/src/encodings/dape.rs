@@ -290,9 +290,12 @@ impl EncodingSpec for DapeConfig {
 
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
-        // Inputs, their copies by key, the hidden layer and its activation, the correction.
+        // Inputs, their copies by key, the hidden layer and its activation, the correction; with
+        // several keys masked and padded inputs too.
         let (heads, width) = (shape.n_heads as f64, self.hidden as f64);
-        let copies = 2.0 * (1.0 + self.kernel as f64) + 3.0 * width * self.kernel as f64 / heads;
+        let around = if self.kernel > 1 { 4.0 } else { 0.0 };
+        let kernel = self.kernel as f64;
+        let copies = 2.0 * (1.0 + kernel) + around + 3.0 * width * kernel / heads;
         Facts {
             hooks: part.hooks | Hooks::CONTENT_BIAS,
             linear: false,

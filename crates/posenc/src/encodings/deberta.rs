@@ -319,12 +319,18 @@ impl EncodingSpec for DebertaConfig {
         table.into_iter().chain(c2p).chain(p2c).collect()
     }
 
-    fn properties(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        // Products of every key with up to k rows of the table, for any block of queries.
+        let by_key = match self.terms {
+            DebertaTerms::C2p => 0.0,
+            DebertaTerms::P2c | DebertaTerms::Both => self.span().unwrap_or(0) as f64,
+        };
         Facts {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
             bias_kept: 3.5,
+            transform_workspace: 2.5 * by_key / shape.head_dim as f64,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

@@ -258,7 +258,7 @@ impl EncodingSpec for FopeConfig {
         Facts {
             linear: true,
             rotates_qk: true,
-            transform_workspace: 7.0,
+            transform_workspace: 3.0,
             transform_kept: 4.0,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
