@@ -32,12 +32,16 @@ pub fn ruled_table() -> Table {
     table
 }
 
-/// `1, 2, 3` up to a limit, then a count.
+/// `1, 2, 3` up to a limit, then a count; `a, b; c` where an item has a comma of its own.
 pub fn list(items: &[String], most: usize) -> String {
-    if items.len() <= most {
-        return items.join(", ");
+    let shown = &items[..items.len().min(most)];
+    let has_comma = shown.iter().any(|item| item.contains(','));
+    let between = if has_comma { "; " } else { ", " };
+    let listed = shown.join(between);
+    match items.len() > most {
+        true => format!("{listed}{between}... ({} in all)", items.len()),
+        false => listed,
     }
-    format!("{}, ... ({} in all)", items[..most].join(", "), items.len())
 }
 
 /// `a, b and c`; of more than six the first five and a count.

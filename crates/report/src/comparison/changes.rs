@@ -50,12 +50,12 @@ pub(super) fn config_changes(pairs: &[(&Group<'_>, &Group<'_>)]) -> (usize, Vec<
                 .iter_mut()
                 .find(|c| c.key == **key && (&c.first, &c.second) == (&a, &b));
             match known {
-                Some(change) => change.methods.push(first.named.name.clone()),
+                Some(change) => change.methods.push(first.named.title.clone()),
                 None => changes.push(Change {
                     key: text::name(key, 120),
                     first: a,
                     second: b,
-                    methods: vec![first.named.name.clone()],
+                    methods: vec![first.named.title.clone()],
                 }),
             }
         }

@@ -48,7 +48,7 @@ pub struct ComparedSetting {
 /// How many seeds of a method learned its task in length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SeedsLearned {
-    /// Its name; both names where they differ.
+    /// Its name in words; both where they differ.
     pub method: String,
     /// `3 of 5` in the first set: of the seeds with a score in length.
     pub first: String,
@@ -59,7 +59,7 @@ pub struct SeedsLearned {
 /// A method at a test length in both sets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Its name; both names where they differ.
+    /// Its name in words; both where they differ.
     pub method: String,
     /// Test length.
     pub test_len: usize,
@@ -143,7 +143,7 @@ fn learned(
     let each = trained.map(|(a, b)| (a, b, first.learned(a), second.learned(b)));
     let partial = each.filter(|(.., a, b)| a.why_not().or(b.why_not()).is_some());
     let counted = partial.map(|(a, b, before, after)| SeedsLearned {
-        method: either(&a.name, &b.name),
+        method: either(&a.title, &b.title),
         first: before.ratio(),
         second: after.ratio(),
     });
@@ -170,7 +170,7 @@ fn score(
         spec.tolerance,
     )?;
     Some(Score {
-        method: either(&first.1.name, &second.1.name),
+        method: either(&first.1.title, &second.1.title),
         test_len: len,
         from_len: first.0.ranges.get(&len).copied(),
         first: point_text(metric, &before),

@@ -133,7 +133,7 @@ pub(super) fn method_pairs<'s, 'a>(
         .iter()
         .filter_map(|method| Some((method, twin(method)?)))
         .collect();
-    let name = |method: &Method| method.name.clone();
+    let title = |method: &Method| method.title.clone();
     let only_first = first.methods.iter().filter(|m| twin(m).is_none());
     let is_alone = |m: &&Method| !pairs.iter().any(|(_, b)| b.name == m.name);
     MethodPairs {
@@ -143,8 +143,8 @@ pub(super) fn method_pairs<'s, 'a>(
             .zip(&partner)
             .filter_map(|(a, b)| Some((a, &second.groups[(*b)?])))
             .collect(),
-        only_first: only_first.map(name).collect(),
-        only_second: second.methods.iter().filter(is_alone).map(name).collect(),
+        only_first: only_first.map(title).collect(),
+        only_second: second.methods.iter().filter(is_alone).map(title).collect(),
         pairs,
     }
 }

@@ -162,6 +162,7 @@ fn table(table: &Table) -> Value {
         Some(all) => all.heading(at, text),
         None => Value::from(printable(text)),
     };
+    let anchor = |link: &Option<String>| link.as_ref()?.strip_prefix('#').map(String::from);
     // Sentences break within columns of equal width, with room for the gaps between them.
     let width = format!("{:.3}", 0.9 / table.columns.len().max(1) as f64);
     context! {
@@ -175,6 +176,7 @@ fn table(table: &Table) -> Value {
         notes => printable(&table.notes),
         definition => printable(&table.definition),
         columns => each(&table.columns),
+        anchors => table.column_links.iter().map(anchor).collect::<Vec<_>>(),
         aligned => aligned.as_ref().map(Columns::spec),
         headings => table.columns.iter().enumerate().map(heading).collect::<Vec<_>>(),
         rows => table.rows.iter().map(cells).collect::<Vec<_>>(),
