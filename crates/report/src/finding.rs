@@ -309,11 +309,14 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
         _ if setting.methods.len() < 2 => return String::new(),
         [] => return String::new(),
         [(only, _)] => {
-            return format!(
-                ". At {len} there is no other method to compare with {} ({})",
-                name(only),
-                text(only)
-            );
+            let others = setting.methods.iter().enumerate();
+            let mut others = others.filter(|(at, _)| *at != only);
+            let is_unlearned = |m| matches!(setting.converged(m), InLength::Unconverged(_));
+            let why = match others.all(|(_, m)| is_unlearned(m)) {
+                true => "no other method has learned the task in length",
+                false => "no other method has a score there",
+            };
+            return format!(". At {len} {} has {}; {why}", name(only), text(only));
         }
         _ => {}
     }
