@@ -299,7 +299,7 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         &["segment_ends", "ids", "segment_end_ids"],
     ),
     (
-        "task={kind=\"text\",files=[\"long.txt\"],level=\"u16\",vocab=65536,segment_end_ids=[65536]}",
+        "task={kind=\"text\",files=[\"ids.bin\"],level=\"u16\",vocab=65536,segment_end_ids=[65536]}",
         2,
         &["segment_end_ids", "is not a token", "65535"],
     ),
@@ -398,6 +398,7 @@ fn overrides_that_cannot_work_are_refused_by_name() {
         "long enough for every length. ".repeat(100),
     )
     .unwrap();
+    std::fs::write(scratch.directory.path().join("ids.bin"), [0_u8; 3000]).unwrap();
     let mut wrong = Vec::new();
     for (argument, code, names) in OVERRIDES {
         for command in ["check", "run"] {

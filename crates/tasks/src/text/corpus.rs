@@ -51,7 +51,9 @@ impl Seen {
             self.formats.extend(ids.unwrap(bytes, from, &file.path)?);
             return Ok(());
         }
-        let Some(found) = FirstBytes::of(&bytes[from..]) else {
+        // Packages hold what they hold, carried or not.
+        let is_own = !config.files.is_empty();
+        let Some(found) = FirstBytes::of(&bytes[from..]).filter(|_| is_own) else {
             return Ok(());
         };
         if found.is_ids() || config.level != Level::Bytes && !found.is_text() {

@@ -22,6 +22,13 @@ const fn format(signature: &'static [u8], what: &'static str, mend: &'static str
 }
 
 const IDS: &str = "level = \"u16\", \"u32\" or \"u64\" reads token ids";
+/// How many bytes tell numbers from text, where there is no signature.
+const START: usize = 4096;
+const BINARY: FirstBytes = format(
+    b"",
+    "binary data",
+    "level = \"u16\", \"u32\" or \"u64\" reads token ids, `iconv -t UTF-8` prints text as UTF-8",
+);
 const TO_UTF_8: &str = "`iconv -f UTF-16 -t UTF-8 FILE` prints it as UTF-8";
 
 const FORMATS: &[FirstBytes] = &[
@@ -65,9 +72,9 @@ impl FirstBytes {
         found.copied().or_else(|| without_signature(bytes))
     }
 
-    /// Whether it is UTF-8 all the same.
+    /// Whether it may be read as text all the same: what is wrong is found by its characters.
     pub fn is_text(self) -> bool {
-        self.signature == BYTE_ORDER_MARK
+        self.signature == BYTE_ORDER_MARK || self == BINARY
     }
 
     /// Whether its first bytes say that it holds ids.
@@ -94,10 +101,23 @@ pub fn begins_as(bytes: &[u8], wanted: &str) -> Option<(String, String)> {
     Some(found.refused(wanted))
 }
 
+/// Whether a file begins as text, with no byte that texts are free of and ids are not.
+pub(super) fn is_plain_text(bytes: &[u8]) -> bool {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
+    let start = &bytes[..bytes.len().min(START)];
+    start.len() >= 64 && is_utf_8(start) && !start.iter().any(is_control)
+}
+
+/// Whether these are characters of UTF-8, of which the last may be cut, and none is 0.
+fn is_utf_8(start: &[u8]) -> bool {
+    let error = std::str::from_utf8(start).err();
+    error.is_none_or(|error| error.error_len().is_none()) && !start.contains(&0)
+}
+
 /// Numbers have zeros in the same places: text of mostly Latin letters in UTF-16 in every second
 /// byte, ids of 32 bits in every fourth.
 fn without_signature(bytes: &[u8]) -> Option<FirstBytes> {
-    let start = &bytes[..bytes.len().min(4096)];
+    let start = &bytes[..bytes.len().min(START)];
     let is = |size: usize, fits: &dyn Fn(&[u8]) -> bool| {
         let numbers = start.chunks_exact(size);
         let all = numbers.len();
@@ -112,7 +132,10 @@ fn without_signature(bytes: &[u8]) -> Option<FirstBytes> {
         return in_utf_16("`iconv -f UTF-16BE -t UTF-8 FILE` prints it as UTF-8");
     }
     let is_id = |number: &[u8]| number[3] == 0 && number[2] <= 2 && number[..2] != [0, 0];
-    is(4, &is_id).then(|| format(b"", "numbers of 32 bits", IDS))
+    if is(4, &is_id) {
+        return Some(format(b"", "numbers of 32 bits", IDS));
+    }
+    (!is_utf_8(start)).then_some(BINARY)
 }
 
 #[cfg(test)]
@@ -142,12 +165,16 @@ mod tests {
             (b"\xff\xfe\0\0a\0\0\0".to_vec(), Some("text in UTF-32")),
             (text.into_bytes(), None),
             ("汉字".repeat(99).into_bytes(), None),
-            (vec![0; 999], None),
+            ("a汉字".repeat(999).into_bytes(), None),
+            (vec![0; 999], Some("binary data")),
             (
                 (300..400u32).flat_map(u32::to_le_bytes).collect(),
                 Some("numbers of 32 bits"),
             ),
-            ((300..400u16).flat_map(u16::to_le_bytes).collect(), None),
+            (
+                (300..400u16).flat_map(u16::to_le_bytes).collect(),
+                Some("binary data"),
+            ),
             (Vec::new(), None),
         ] {
             assert_eq!(

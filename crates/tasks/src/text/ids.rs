@@ -2,7 +2,7 @@
 //! nanoGPT writes them, behind the header of llm.c's shards, or as a NumPy array. A file is what it
 //! says itself; one that says nothing is refused if its bytes look like ids of another width.
 
-use super::first_bytes::FirstBytes;
+use super::first_bytes::{FirstBytes, is_plain_text};
 use super::level::Level;
 use super::parts::Part;
 use crate::TaskError;
@@ -82,11 +82,19 @@ impl Ids {
         Ok(Some(format))
     }
 
-    /// Refuses a file without a header whose bytes are packed, or ids of another width.
+    /// Refuses a file without a header whose bytes are packed, text, or ids of another width.
     fn check_bytes(&self, file: &[u8], path: &Path) -> Result<(), TaskError> {
         if let Some(found) = FirstBytes::of(file).filter(|found| found.is_packed()) {
             let (problem, hint) = found.refused("token ids");
             return Err(TaskError::input(path, problem, hint));
+        }
+        if is_plain_text(file) {
+            let hint = "level = \"bytes\", \"chars\" or \"bpe\" reads text";
+            return Err(TaskError::input(
+                path,
+                "begins as text, not as token ids",
+                hint,
+            ));
         }
         let other = [8, 4, 2].into_iter().filter(|width| *width != self.width);
         let Some(width) = other

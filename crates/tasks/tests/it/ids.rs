@@ -312,6 +312,12 @@ fn files_of_another_format_are_refused_with_the_mend() {
             u16_as_vocab(65_536),
             "a gzip file, not as token ids",
         ),
+        (
+            "text",
+            "汉字 and letters\n".repeat(64).into_bytes(),
+            u16_as_vocab(65_536),
+            "begins as text, not as token ids",
+        ),
     ] {
         let error = build_of(name, &file, &table)
             .err()

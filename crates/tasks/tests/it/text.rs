@@ -751,6 +751,7 @@ fn files_that_begin_as_something_else_are_noted_or_refused() {
     let wide: Vec<u8> = letters.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let marked = format!("\u{feff}{letters}").into_bytes();
     let gzip = [b"\x1f\x8b\x08\0", letters.as_bytes()].concat();
+    let ids: Vec<u8> = (300..400u16).flat_map(u16::to_le_bytes).collect();
     let numpy = [b"\x93NUMPY\x01\0", letters.as_bytes()].concat();
     let dir = dir(&[
         ("a.txt", letters.as_bytes()),
@@ -759,6 +760,7 @@ fn files_that_begin_as_something_else_are_noted_or_refused() {
         ("wide.txt", &wide),
         ("marked.txt", &marked),
         ("ids.npy", &numpy),
+        ("ids.bin", &ids),
     ]);
     let of = |files: &str, level: &str| {
         let table = format!("files = [{files}]\nlevel = \"{level}\"\nsplit = {{ by = \"range\" }}");
@@ -776,6 +778,8 @@ fn files_that_begin_as_something_else_are_noted_or_refused() {
          FILE` unpacks it"
     );
     assert!(notes("\"wide.txt\"", "bytes").contains("`iconv -f UTF-16LE -t UTF-8 FILE`"));
+    // Ids of 16 bits, as nanoGPT writes them.
+    assert!(notes("\"ids.bin\"", "bytes").contains("ids.bin begins as binary data"));
     for level in ["bytes", "chars", "bpe"] {
         assert!(
             notes("\"marked.txt\"", level).contains("`tail -c +4 FILE`"),
