@@ -137,6 +137,9 @@ keys! {
     other "yarn_attn_factor" is "model.pe.scaling.attention_factor", ATTN_FACTOR;
     other "extrapolation_factor" is "", "the share of the ramp; its default 1 is what yarn does";
     other "yarn_ext_factor" is "", "the share of the ramp; 1 is what yarn does, 0 is linear";
+    other "ext_factor" is "", "the share of the ramp; 1 is what yarn does, 0 is linear";
+    other "short_factor" is "", "only longrope has a factor for each pair";
+    other "long_factor" is "", "only longrope has a factor for each pair";
     other "mrope_section" is "model.pe", "several axes are { kind = \"axial_rope\" }";
     other "no_rope_layers" is "model.pe", "layers without rotation are { kind = \"nope_layers\" }";
     other "layer_types" is "model.pe", "an encoding for each layer is { kind = \"by_layer\" }";
@@ -179,6 +182,7 @@ keys! {
     same "num_hidden_layers" is "model.n_layers";
     same "d_head" is "model.head_dim";
     same "attn_dim_head" is "model.head_dim";
+    same "dim_head" is "model.head_dim";
     same "tie_word_embeddings" is "model.tied_head";
     same "tie_embedding" is "model.tied_head";
     other "attn_qk_norm" is "model.qk_norm",
@@ -191,13 +195,22 @@ keys! {
     other "n_kv_head" is "", "every head has its own keys and values here";
     other "attention_dropout" is "", "only `model.dropout` is here, which leaves attention alone";
     other "bias" is "", "no layer has biases here";
+    other "attention_bias" is "", "no layer has biases here";
+    other "mlp_bias" is "", "no layer has biases here";
+    other "rms_norm_eps" is "", "it is 1e-5 here";
+    other "layer_norm_eps" is "", "it is 1e-5 here";
+    other "initializer_range" is "model.matrix_std",
+        "that of matrices; `model.embedding_std` is that of embeddings";
     other "vocab_size" is "", "the task sets it";
+    other "num_tokens" is "", "the task sets it";
     // Training.
     other "block_size" is "train.train_len",
         "the length of a row in training; not `batch_size`, which is their number";
     same "max_seq_len" is "train.train_len";
     same "max_seq_length" is "train.train_len";
     same "context_length" is "train.train_len";
+    same "sequence_length" is "train.train_len";
+    same "ctx_size" is "train.train_len";
     same "n_ctx" is "train.train_len";
     same "seq_len" is "train.train_len";
     same "max_length" is "train.train_len";
@@ -224,12 +237,14 @@ keys! {
         "\"cosine\" and \"linear\" fall to final_lr * lr, which is 0 there: final_lr = 0";
     same "clip" is "train.grad_clip";
     same "max_grad_norm" is "train.grad_clip";
+    same "gradient_clipping" is "train.grad_clip";
     same "wd" is "train.adamw.weight_decay";
     same "adam_beta1" is "train.adamw.beta1";
     same "adam_beta2" is "train.adamw.beta2";
     same "adam_epsilon" is "train.adamw.eps";
     same "eval_interval" is "eval.every", "steps between two scores";
     same "eval_steps" is "eval.every", "steps between two scores";
+    other "eval_iters" is "", "`task.eval_tokens` is how much of a text is scored";
     same "lengths" is "eval.test_lens";
     // The file.
     same "sweep" is "axes";
@@ -243,12 +258,14 @@ keys! {
 kinds! {
     "rotary" is Encoding "rope";
     "rotary_pos_emb" is Encoding "rope";
+    "rotary_embedding" is Encoding "rope";
     "roformer" is Encoding "rope", "with layout = \"interleaved\"";
     "llama" is Encoding "rope";
     "none" is Encoding "nope";
     "no_pos" is Encoding "nope";
     "absolute" is Encoding "learned";
     "abs" is Encoding "learned";
+    "abs_pos_emb" is Encoding "learned";
     "wpe" is Encoding "learned", "nanoGPT's table";
     "gpt2" is Encoding "learned";
     "sin" is Encoding "sinusoidal";
@@ -272,6 +289,7 @@ kinds! {
     "nape" is Encoding "by_head", "parts = [nope, alibi]";
     "default" is Scaling "", "no scaling: leave `scaling` out";
     "none" is Scaling "", "no scaling: leave `scaling` out";
+    "mrope" is Scaling "", "no scaling: several axes are pe = { kind = \"axial_rope\" }";
     "dynamic" is Scaling "dynamic_ntk";
     "su" is Scaling "longrope";
     "su_rope" is Scaling "longrope";
