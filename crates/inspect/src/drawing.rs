@@ -91,12 +91,14 @@ pub fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
     (rows, if hidden { "; darkest: hidden" } else { "" })
 }
 
-pub fn short(text: &str, most: usize) -> String {
+/// A text of at most so many characters, cut after a whole word.
+fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
-        text.to_owned()
-    } else {
-        text.chars().take(most - 3).chain("...".chars()).collect()
+        return text.to_owned();
     }
+    let cut: String = text.chars().take(most - 4).collect();
+    let whole = cut.rsplit_once(' ').map_or("", |(whole, _)| whole);
+    format!("{} ...", whole.trim_end_matches([',', ';', '=', '{', ' ']))
 }
 
 impl Drawing<'_> {

@@ -162,6 +162,11 @@ fn carried(config: &TextConfig, ctx: &BuildContext<'_>) -> Option<CarriedText> {
     ctx.carried.filter(|_| is_default).map(|text| text())
 }
 
+/// `1 file`, `2 files`.
+fn files_in_words(n: usize) -> String {
+    format!("{n} file{}", if n == 1 { "" } else { "s" })
+}
+
 /// Splits a text that is in memory, in place.
 fn split_carried(
     config: &TextConfig,
@@ -174,7 +179,10 @@ fn split_carried(
     let total = bytes.len() as u64;
     if total > config.max_bytes {
         let n = files.len();
-        let what = format!("is too small: the corpus has {total} bytes in {n} files");
+        let what = format!(
+            "is too small: the corpus has {total} bytes in {}",
+            files_in_words(n)
+        );
         return Err(too_large(config.max_bytes, what, total));
     }
     if let Split::Range(by) = &config.split {
@@ -379,8 +387,9 @@ pub(crate) fn check_long_enough(
             let total = corpus.facts.train_bytes + corpus.facts.valid_bytes;
             let needed = length.saturating_add(1);
             let problem = format!(
-                "the {split} split is too short: it has {have} bytes in {files} files (the corpus \
-                 has {total} in {}), and one {window} window of length {length} needs {needed}",
+                "the {split} split is too short: it has {have} bytes in {} (the corpus has \
+                 {total} in {}), and one {window} window of length {length} needs {needed}",
+                files_in_words(files),
                 corpus.facts.files
             );
             return Err(TaskError::input(

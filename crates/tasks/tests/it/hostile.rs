@@ -87,7 +87,7 @@ fn too_little_text() {
     assert!(refused(build("d/*", dir.path()), &at("d/empty")).contains("empty"));
     assert_eq!(
         refused(build("one", dir.path()), &at("one")),
-        "the training split is too short: it has 1 bytes in 1 files (the corpus has 1 in 1), and \
+        "the training split is too short: it has 1 bytes in 1 file (the corpus has 1 in 1), and \
          one training window of length 4 needs 5"
     );
     let problem = refused(build("eight", dir.path()), &at("eight"));

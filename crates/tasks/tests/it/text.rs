@@ -350,7 +350,7 @@ fn unusable_corpora_name_their_path() {
     let problem = input_error(attempt("\"short.txt\""), Some(&at("short.txt")));
     assert_eq!(
         problem,
-        "the training split is too short: it has 2 bytes in 1 files (the corpus has 3 in 1), and \
+        "the training split is too short: it has 2 bytes in 1 file (the corpus has 3 in 1), and \
          one training window of length 4 needs 5"
     );
     let long = BuildContext {
