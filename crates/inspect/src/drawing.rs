@@ -91,7 +91,7 @@ pub fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
     (rows, if hidden { "; darkest: hidden" } else { "" })
 }
 
-/// A text of at most so many characters, cut after a whole word.
+/// Shortens `text` to at most `most` characters by dropping whole words at its end.
 fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -32,7 +32,8 @@ pub fn ruled_table() -> Table {
     table
 }
 
-/// `1, 2, 3` up to a limit, then a count; `a, b; c` where an item has a comma of its own.
+/// Joins the first `most` items by commas, or by semicolons if one of them contains a comma. If
+/// there are more, their number follows.
 pub fn list(items: &[String], most: usize) -> String {
     let shown = &items[..items.len().min(most)];
     let has_comma = shown.iter().any(|item| item.contains(','));

@@ -290,8 +290,8 @@ impl EncodingSpec for DapeConfig {
 
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
-        // Inputs, their copies by key, the hidden layer and its activation, the correction; with
-        // several keys masked and padded inputs too.
+        // Inputs, their copies by key, the hidden layer and its activation, the correction. A
+        // kernel over several keys also holds masked and padded inputs.
         let (heads, width) = (shape.n_heads as f64, self.hidden as f64);
         let around = if self.kernel > 1 { 4.0 } else { 0.0 };
         let kernel = self.kernel as f64;

@@ -320,7 +320,7 @@ impl EncodingSpec for DebertaConfig {
     }
 
     fn properties(&self, shape: &ModelShape) -> Facts {
-        // Products of every key with up to k rows of the table, for any block of queries.
+        // Each block of queries computes the products of all keys with up to k rows of the table.
         let by_key = match self.terms {
             DebertaTerms::C2p => 0.0,
             DebertaTerms::P2c | DebertaTerms::Both => self.span().unwrap_or(0) as f64,

@@ -51,7 +51,7 @@ impl Seen {
             self.formats.extend(ids.unwrap(bytes, from, &file.path)?);
             return Ok(());
         }
-        // Packages hold what they hold, carried or not.
+        // Only files of the user are checked: nobody can mend the sources of a package.
         let is_own = !config.files.is_empty();
         let Some(found) = FirstBytes::of(&bytes[from..]).filter(|_| is_own) else {
             return Ok(());

@@ -72,7 +72,7 @@ impl FirstBytes {
         found.copied().or_else(|| without_signature(bytes))
     }
 
-    /// Whether it may be read as text all the same: what is wrong is found by its characters.
+    /// Whether the file may still be read as text. Invalid characters are reported later.
     pub fn is_text(self) -> bool {
         self.signature == BYTE_ORDER_MARK || self == BINARY
     }
@@ -101,14 +101,14 @@ pub fn begins_as(bytes: &[u8], wanted: &str) -> Option<(String, String)> {
     Some(found.refused(wanted))
 }
 
-/// Whether a file begins as text, with no byte that texts are free of and ids are not.
+/// Whether a file begins with UTF-8 text that has no control characters. Token ids hardly ever do.
 pub(super) fn is_plain_text(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
     let start = &bytes[..bytes.len().min(START)];
     start.len() >= 64 && is_utf_8(start) && !start.iter().any(is_control)
 }
 
-/// Whether these are characters of UTF-8, of which the last may be cut, and none is 0.
+/// Whether `start` is valid UTF-8 without zero bytes. Its last character may be incomplete.
 fn is_utf_8(start: &[u8]) -> bool {
     let error = std::str::from_utf8(start).err();
     error.is_none_or(|error| error.error_len().is_none()) && !start.contains(&0)
