@@ -43,7 +43,7 @@ impl WithSimd for SoftmaxBackward<'_> {
         for (weight, grad) in weights.iter_mut().zip(blocks_mut::<S>(self.grads)) {
             // The saved log-sum gives final weights at once: no maximum, no division.
             // +inf, where a query sees nothing, gives 0.
-            *weight = lanes.exp(lanes.sub(*weight, log_sum));
+            *weight = lanes.softmax_weight(lanes.sub(*weight, log_sum));
             // Softmax: p (dp - sum p dp). The sum is output . grad, which is delta.
             *grad = lanes.mul(*weight, lanes.sub(*grad, delta));
         }
