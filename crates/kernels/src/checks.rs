@@ -1,7 +1,9 @@
 //! The shape checks of the larger operations, the same for fused versions and definitions.
 
 use crate::groups::is_per_group;
-use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
+use crate::{
+    AdamWStep, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, MlpWeights, Norm, Rotation,
+};
 use burn::tensor::{Int, Tensor};
 
 /// How many groups there are in parameters with so many `rows`, of which a group has `of`, for
@@ -147,6 +149,21 @@ pub(crate) fn columns(x: [usize; 3], columns: &Tensor<4, Int>) {
     assert!(
         (b == 1 || b == batch) && (h == 1 || h == heads) && r == rows,
         "columns fit rows"
+    );
+}
+
+pub(crate) fn cell_network(x: &Tensor<4>, network: &CellNetwork) {
+    let [batch, inputs, ..] = x.dims();
+    let ([rows, hidden], [outputs]) = (network.w1.dims(), network.b2.dims());
+    let groups = rows / inputs.max(1);
+    assert!(
+        is_per_group(groups, batch) && rows == groups * inputs,
+        "weights fit inputs"
+    );
+    assert_eq!(
+        (network.b1.dims(), network.w2.dims()),
+        ([groups * hidden], [groups * hidden, outputs / groups]),
+        "weights and biases of one network"
     );
 }
 

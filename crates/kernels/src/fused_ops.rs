@@ -2,7 +2,7 @@
 
 use crate::Matmul;
 use burn::tensor::{Int, Tensor};
-use ops::{DiagonalNetwork, Ops};
+use ops::{CellNetwork, DiagonalNetwork, Ops};
 
 /// [`Ops`] by the operations of this crate; products are [`Matmul::F32`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +31,14 @@ impl Ops for FusedOps {
 
     fn count_open_keys(&self, logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
         crate::count_open_keys(logits, first_query, limit)
+    }
+
+    fn break_stick(&self, logits: Tensor<4>, first_query: usize) -> Tensor<4> {
+        crate::break_stick(logits, first_query)
+    }
+
+    fn cell_network(&self, x: Tensor<4>, network: CellNetwork) -> Tensor<4> {
+        crate::cell_network(x, network)
     }
 
     fn diagonal_network(&self, network: DiagonalNetwork) -> Tensor<4> {

@@ -1,7 +1,7 @@
 //! Models side by side: parts of inputs and parameters that belong to one model.
 
 use crate::cube;
-use crate::{AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation};
+use crate::{AttentionWeights, Bias, CellNetwork, Matmul, MlpWeights, Norm, Rotation};
 use burn::tensor::Tensor;
 
 impl AttentionWeights {
@@ -97,6 +97,18 @@ impl Parts for AttentionWeights {
             output: self.output.part(g, groups),
             heads: self.heads,
             matmul: self.matmul,
+        }
+    }
+}
+
+impl Parts for CellNetwork {
+    fn part(&self, g: usize, groups: usize) -> Self {
+        Self {
+            w1: self.w1.part(g, groups),
+            b1: self.b1.part(g, groups),
+            slope: self.slope,
+            w2: self.w2.part(g, groups),
+            b2: self.b2.part(g, groups),
         }
     }
 }

@@ -53,7 +53,7 @@ mod cube;
 use burn::tensor::{Device, Int, Tensor};
 pub use fused_ops::FusedOps;
 pub use matmul::Matmul;
-pub use ops::{DiagonalNetwork, Rotation};
+pub use ops::{CellNetwork, DiagonalNetwork, Rotation};
 pub use update::{AdamWStep, AdamWUpdate};
 
 /// GEMM on plain slices for the benchmarks of this crate. Not part of the interface.
@@ -450,6 +450,25 @@ pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
 /// `0..=first_query + i`, and the result for later keys is 0.
 pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
     flex::count_open_keys(logits, first_query, limit)
+}
+
+/// What to add to `logits`, `[B, H, Q, K]`, so that their softmax breaks a stick: every key, from
+/// the nearest on, takes a share of what is left, and the query's own key, `first_query` plus its
+/// row, keeps the rest. With `s(a)` the sum of `softplus(logits)` from key a to the one before the
+/// own key m, it is `-s(n)` for a key n < m, and `-s(0) - z_m` for m; 0 for later keys.
+pub fn break_stick(logits: Tensor<4>, first_query: usize) -> Tensor<4> {
+    flex::break_stick(logits, first_query)
+}
+
+/// `W2 leaky_relu(W1 x + b1) + b2` of the C numbers `x[b, :, i, j]` of every cell of `x`,
+/// `[B, C, Q, K]`: `[B, H, Q, K]`. Its hidden layer is never materialised.
+///
+/// # Panics
+///
+/// If shapes do not fit together.
+pub fn cell_network(x: Tensor<4>, network: CellNetwork) -> Tensor<4> {
+    checks::cell_network(&x, &network);
+    flex::cell_network(x, network)
 }
 
 /// `f(diagonals[R - 1 - i + j] / units[i])`, `[1, H, R, C]`, for row i and column j: a network of

@@ -1,9 +1,9 @@
 //! Stub of the `flex` module without the feature: every operation runs its definition.
 
 pub(crate) use crate::reference::{
-    attention, attention_block, attention_weights, count_open_keys, diagonal_network,
-    gather_columns, gelu, interpolate_columns, layer_norm, mlp, nll, rms_norm, rotate,
-    scatter_columns, swiglu,
+    attention, attention_block, attention_weights, break_stick, cell_network, count_open_keys,
+    diagonal_network, gather_columns, gelu, interpolate_columns, layer_norm, mlp, nll, rms_norm,
+    rotate, scatter_columns, swiglu,
 };
 use crate::{AdamWUpdate, Matmul, Norm, reference};
 use burn::tensor::Tensor;

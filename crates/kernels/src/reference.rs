@@ -7,11 +7,13 @@
 use crate::cube;
 use crate::groups::{grouped, multiplied, product, spread};
 use crate::{
-    AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm,
-    Rotation,
+    AdamWStep, AdamWUpdate, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Matmul,
+    MlpWeights, Norm, Rotation,
 };
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
-pub use ops::{count_open_keys, gather_columns, interpolate_columns, rotate, scatter_columns};
+pub use ops::{
+    break_stick, count_open_keys, gather_columns, interpolate_columns, rotate, scatter_columns,
+};
 
 /// Definition of [`nll`](crate::nll).
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
@@ -248,6 +250,11 @@ fn dense_bias(values: Tensor<3>, length: usize) -> Tensor<4> {
     values
         .select(2, cells)
         .reshape([groups, heads, length, length])
+}
+
+/// Definition of [`cell_network`](crate::cell_network).
+pub fn cell_network(x: Tensor<4>, network: CellNetwork) -> Tensor<4> {
+    ops::cell_network(x, network, |x, w| multiplied(x, w, Matmul::F32))
 }
 
 /// Definition of [`diagonal_network`](crate::diagonal_network).

@@ -1,6 +1,6 @@
 //! The definitions of the operations.
 
-use crate::DiagonalNetwork;
+use crate::{CellNetwork, DiagonalNetwork};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
@@ -94,18 +94,69 @@ pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
     lower.clone() + (upper - lower) * share
 }
 
+/// Where `holds` is true of the row and the column, in the shape of `x`.
+fn cells(x: &Tensor<4>, holds: impl Fn(usize, usize) -> bool) -> Tensor<4, Bool> {
+    let shape @ [_, _, rows, columns] = x.dims();
+    let cells = (0..rows * columns).map(|at| holds(at / columns, at % columns));
+    let cells = TensorData::new(cells.collect::<Vec<bool>>(), [1, 1, rows, columns]);
+    Tensor::<4, Bool>::from_data(cells, &x.device()).expand(shape)
+}
+
 /// The sum of `sigmoid(logits)` from each key to the query's own, at most `limit`. `logits` and the
 /// result are `[B, H, Q, K]`; query row i sees the keys `0..=first_query + i`, and the result for
 /// later keys is 0.
 pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
-    let shape @ [_, _, queries, keys] = logits.dims();
-    let hidden = (0..queries).flat_map(|row| (0..keys).map(move |key| key > first_query + row));
-    let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, queries, keys]);
-    let hidden = Tensor::<4, Bool>::from_data(hidden, &logits.device()).expand(shape);
+    let hidden = cells(&logits, |row, key| key > first_query + row);
     let gates = activation::sigmoid(logits).mask_fill(hidden, 0.0);
     // Sums from the last key backwards.
     let sums = gates.flip([3]).cumsum(3).flip([3]);
     sums.clamp_max(limit)
+}
+
+/// What to add to `logits`, `[B, H, Q, K]`, so that their softmax breaks a stick: with m the key of
+/// the query itself, `first_query` plus its row, key n < m has the weight `sigmoid(z_n)` times the
+/// product of `1 - sigmoid(z_l)` over n < l < m, and m what is left. As a sum: with `s(a)` the sum
+/// of `softplus(z_l)` over a <= l < m, it is `-s(n)` for n < m and `-s(0) - z_m` for m; 0 for later
+/// keys.
+pub fn break_stick(logits: Tensor<4>, first_query: usize) -> Tensor<4> {
+    let own = cells(&logits, |row, key| key == first_query + row);
+    let later = cells(&logits, |row, key| key > first_query + row);
+    // What is not taken, as a logarithm: ln(1 - sigmoid(z)) = -softplus(z).
+    let left = activation::softplus(logits.clone(), 1.0);
+    let left = left
+        .mask_fill(later.clone(), 0.0)
+        .mask_fill(own.clone(), 0.0);
+    // From the key itself to the one before the query.
+    let nearer = left.flip([3]).cumsum(3).flip([3]);
+    let all = nearer.clone().slice_dim(3, 0..1);
+    // The query's own token has no share to take: its logit goes, the remainder stays.
+    let of_own = (all.expand(logits.dims()) + logits).neg();
+    nearer.neg().mask_where(own, of_own).mask_fill(later, 0.0)
+}
+
+/// `W2 leaky_relu(W1 x + b1) + b2` of the C numbers `x[b, :, i, j]` of every cell of `x`,
+/// `[B, C, Q, K]`: `[B, H, Q, K]`. Model g of G has the weights of part g and the sequences of part
+/// g. `product` multiplies two matrices.
+pub fn cell_network(
+    x: Tensor<4>,
+    network: CellNetwork,
+    product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
+) -> Tensor<4> {
+    let [batch, inputs, rows, columns] = x.dims();
+    let groups = network.w1.dims()[0] / inputs;
+    // Weights and biases of all models.
+    let layer = |x, weight: Tensor<2>, bias: Tensor<1>| {
+        let [rows, columns] = weight.dims();
+        let weight = weight.reshape([groups, 1, rows / groups, columns]);
+        product(x, weight) + bias.reshape([groups, 1, 1, columns])
+    };
+    let x = x.permute([0, 2, 3, 1]);
+    let x = x.reshape([groups, 1, batch / groups * rows * columns, inputs]);
+    let hidden = activation::leaky_relu(layer(x, network.w1, network.b1), network.slope);
+    let y = layer(hidden, network.w2, network.b2);
+    let outputs = y.dims()[3];
+    y.reshape([batch, rows, columns, outputs])
+        .permute([0, 3, 1, 2])
 }
 
 /// `f(diagonals[R - 1 - i + j] / units[i])`, `[1, H, R, C]`, for row i and column j: a network of

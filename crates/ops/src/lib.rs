@@ -8,7 +8,8 @@ mod definitions;
 
 use burn::tensor::{Int, Tensor};
 pub use definitions::{
-    count_open_keys, diagonal_network, gather_columns, interpolate_columns, rotate, scatter_columns,
+    break_stick, cell_network, count_open_keys, diagonal_network, gather_columns,
+    interpolate_columns, rotate, scatter_columns,
 };
 
 /// Tensor operations that encodings ask their host for. The defaults are the definitions, which
@@ -46,6 +47,16 @@ pub trait Ops {
         count_open_keys(logits, first_query, limit)
     }
 
+    /// [`break_stick`].
+    fn break_stick(&self, logits: Tensor<4>, first_query: usize) -> Tensor<4> {
+        break_stick(logits, first_query)
+    }
+
+    /// [`cell_network`], with the product of this host.
+    fn cell_network(&self, x: Tensor<4>, network: CellNetwork) -> Tensor<4> {
+        cell_network(x, network, |a, b| self.matmul(a, b))
+    }
+
     /// [`diagonal_network`], with the product of the backend.
     fn diagonal_network(&self, network: DiagonalNetwork) -> Tensor<4> {
         diagonal_network(network, Tensor::matmul)
@@ -80,6 +91,22 @@ impl Rotation {
             interleaved,
         }
     }
+}
+
+/// A network of C inputs, a hidden layer of N leaky ReLU units and H outputs, of G models side by
+/// side; see [`cell_network`].
+#[derive(Clone, Debug)]
+pub struct CellNetwork {
+    /// Weights of the hidden layer, `[G C, N]`.
+    pub w1: Tensor<2>,
+    /// Biases of the hidden layer, `[G N]`.
+    pub b1: Tensor<1>,
+    /// Slope of a hidden unit below 0.
+    pub slope: f64,
+    /// Weights of the outputs, `[G N, H]`.
+    pub w2: Tensor<2>,
+    /// Biases of the outputs, `[G H]`.
+    pub b2: Tensor<1>,
 }
 
 /// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied

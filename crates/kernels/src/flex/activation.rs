@@ -1,8 +1,9 @@
 //! GELU and SwiGLU, over whole tensors and for rows inside other operations.
 
-use super::simd::{Lanes, Twice, dispatch};
+use super::simd::{Lanes, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use super::twice::Twice;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `tensors` | Burn's tensors as slices |
 //! | `threads`, `recording`, `buffer_pool` | splitting work, timing its parts, reusing memory |
-//! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
+//! | `simd`, `twice`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
 //! | `partial_sums`, `two_rounds` | gradients of their parameters |
-//! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
+//! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `stick`, `cell_network`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
 
 mod activation;
 mod adamw;
@@ -16,6 +16,7 @@ mod attention;
 mod attention_block;
 pub mod bench;
 mod buffer_pool;
+mod cell_network;
 mod columns;
 mod diagonal_network;
 mod gemm;
@@ -29,16 +30,18 @@ pub mod recording;
 mod rotate;
 mod simd;
 mod softmax;
+mod stick;
 mod tensors;
 mod threads;
 mod transpose;
+mod twice;
 mod two_rounds;
 
 use crate::groups::{Parts, each, spread};
 use crate::op::apply;
 use crate::{
-    AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
-    reference,
+    AdamWUpdate, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Matmul, MlpWeights, Norm,
+    Rotation, reference,
 };
 use attention_block::BiasInputs;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
@@ -370,6 +373,44 @@ pub(crate) fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64)
         limit: limit as f32,
     };
     apply(op, [Some(logits.into_dispatch())])
+}
+
+pub(crate) fn break_stick(logits: Tensor<4>, first_query: usize) -> Tensor<4> {
+    if !is_supported(&logits) {
+        return reference::break_stick(logits, first_query);
+    }
+    apply(
+        stick::BreakStick { first_query },
+        [Some(logits.into_dispatch())],
+    )
+}
+
+pub(crate) fn cell_network(x: Tensor<4>, network: CellNetwork) -> Tensor<4> {
+    let vectors = [&network.b1, &network.b2];
+    let matrices = [&network.w1, &network.w2];
+    let supported = is_supported(&x)
+        && vectors.into_iter().all(is_supported)
+        && matrices.into_iter().all(is_supported);
+    if !supported {
+        return reference::cell_network(x, network);
+    }
+    let groups = network.w1.dims()[0] / x.dims()[1];
+    if groups > 1 {
+        return each(groups, |g| {
+            cell_network(x.part(g, groups), network.part(g, groups))
+        });
+    }
+    let op = cell_network::Network {
+        slope: network.slope as f32,
+    };
+    let inputs = [
+        x.into_dispatch(),
+        network.w1.into_dispatch(),
+        network.b1.into_dispatch(),
+        network.w2.into_dispatch(),
+        network.b2.into_dispatch(),
+    ];
+    apply(op, inputs.map(Some))
 }
 
 fn network_is_supported(network: &DiagonalNetwork) -> bool {

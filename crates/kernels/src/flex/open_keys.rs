@@ -1,15 +1,16 @@
 //! Sums of gates from every key to the query: positions counted by content.
 
-use super::simd::{Lanes, Twice, dispatch};
+use super::simd::{Lanes, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use super::twice::Twice;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
 /// Replaces numbers by their sigmoids.
-struct Sigmoids<'a>(&'a mut [f32]);
+pub(super) struct Sigmoids<'a>(pub(super) &'a mut [f32]);
 
 impl WithSimd for Sigmoids<'_> {
     type Output = ();
@@ -41,25 +42,24 @@ pub(super) struct Saved {
     counts: FlexTensor,
 }
 
-impl CountOpenKeys {
-    /// Runs `f` on the part of every row that its query sees, of two tensors `[B, H, Q, K]`.
-    fn rows(
-        &self,
-        [_, _, queries, width]: [usize; 4],
-        x: &[f32],
-        y: &mut [f32],
-        f: impl Fn(&[f32], &mut [f32]) + Sync + Send,
-    ) {
-        let (each, work) = ((queries * width).max(1), 4 * y.len());
-        let tasks = x.chunks(each).zip(y.chunks_mut(each)).collect();
-        for_each(tasks, work, |(x, y)| {
-            let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
-            for (i, (x, y)) in rows.enumerate() {
-                let visible = (self.first_query + i + 1).min(width);
-                f(&x[..visible], &mut y[..visible]);
-            }
-        });
-    }
+/// Runs `f` on the index of every query and its rows of two tensors, `[B, H, Q, K]`, up to its own
+/// key.
+pub(super) fn seen_rows(
+    first_query: usize,
+    [_, _, queries, width]: [usize; 4],
+    x: &[f32],
+    y: &mut [f32],
+    f: impl Fn(usize, &[f32], &mut [f32]) + Sync + Send,
+) {
+    let (each, work) = ((queries * width).max(1), 4 * y.len());
+    let tasks = x.chunks(each).zip(y.chunks_mut(each)).collect();
+    for_each(tasks, work, |(x, y)| {
+        let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
+        for (i, (x, y)) in rows.enumerate() {
+            let seen = (first_query + i + 1).min(width);
+            f(i, &x[..seen], &mut y[..seen]);
+        }
+    });
 }
 
 impl FusedOp<1> for CountOpenKeys {
@@ -72,20 +72,32 @@ impl FusedOp<1> for CountOpenKeys {
         let logits = contiguous(logits);
         let logits = logits.storage::<f32>();
         let mut gates = vec![0.0; logits.len()];
-        self.rows(shape, logits, &mut gates, |x, gates| {
-            gates.copy_from_slice(x);
-            dispatch(Sigmoids(gates));
-        });
+        seen_rows(
+            self.first_query,
+            shape,
+            logits,
+            &mut gates,
+            |_, x, gates| {
+                gates.copy_from_slice(x);
+                dispatch(Sigmoids(gates));
+            },
+        );
         // Hidden keys count nothing.
         let mut counts = vec![0.0; gates.len()];
-        self.rows(shape, &gates, &mut counts, |gates, counts| {
-            let mut sum = 0.0;
-            for (gate, count) in gates.iter().zip(counts).rev() {
-                sum += gate;
-                // Not `min`, which ignores NaN.
-                *count = if sum > self.limit { self.limit } else { sum };
-            }
-        });
+        seen_rows(
+            self.first_query,
+            shape,
+            &gates,
+            &mut counts,
+            |_, gates, counts| {
+                let mut sum = 0.0;
+                for (gate, count) in gates.iter().zip(counts).rev() {
+                    sum += gate;
+                    // Not `min`, which ignores NaN.
+                    *count = if sum > self.limit { self.limit } else { sum };
+                }
+            },
+        );
         let counts = tensor(counts, shape);
         (counts.clone(), Saved { gates, counts })
     }
@@ -96,15 +108,21 @@ impl FusedOp<1> for CountOpenKeys {
         let mut output = grad.storage::<f32>().to_vec();
         let counts = saved.counts.storage::<f32>();
         // Every count up to its own key includes a gate. Counts at the limit have no gradient.
-        self.rows(shape, counts, &mut output, |counts, output| {
-            let mut sum = 0.0;
-            for (count, output) in counts.iter().zip(output) {
-                if *count < self.limit {
-                    sum += *output;
+        seen_rows(
+            self.first_query,
+            shape,
+            counts,
+            &mut output,
+            |_, counts, output| {
+                let mut sum = 0.0;
+                for (count, output) in counts.iter().zip(output) {
+                    if *count < self.limit {
+                        sum += *output;
+                    }
+                    *output = sum;
                 }
-                *output = sum;
-            }
-        });
+            },
+        );
         // Gates of hidden keys are 0.
         for (output, gate) in output.iter_mut().zip(&saved.gates) {
             *output *= gate * (1.0 - gate);

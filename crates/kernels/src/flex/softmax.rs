@@ -1,8 +1,9 @@
 //! Softmax over the keys that each query sees.
 
-use super::simd::{Lanes, Twice, dispatch, lane_groups, lane_groups_mut, sum_over};
+use super::simd::{Lanes, dispatch, lane_groups, lane_groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use super::twice::Twice;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;

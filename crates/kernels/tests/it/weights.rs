@@ -1,8 +1,9 @@
-//! The weights of attention, and keys counted by content, against their definitions.
+//! The weights of attention, and what encodings by content make of logits, against their
+//! definitions.
 
 use crate::common::{Input, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Device, Tensor, TensorData};
-use longreach_kernels::{DiagonalNetwork, reference};
+use longreach_kernels::{CellNetwork, DiagonalNetwork, reference};
 
 type Weights = fn(Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
 
@@ -101,6 +102,84 @@ fn fused_counts_agree_with_their_definition() {
     });
 }
 
+type Shares = fn(Tensor<4>, usize) -> Tensor<4>;
+
+/// The bias that breaks a stick, of logits of which some are large.
+fn shares(shares: Shares, x: &Tensor<1>, [queries, keys, first]: [usize; 3]) -> Tensor<1> {
+    let logits = x.clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
+    shares(logits * 4.0, first).reshape([2 * 3 * queries * keys])
+}
+
+#[test]
+fn fused_shares_agree_with_their_definition() {
+    for sizes @ [queries, keys, _] in SIZES {
+        compare(
+            1.0,
+            &format!("shares {sizes:?}"),
+            &[input(&[2 * 3 * queries * keys], 1)],
+            &|x| shares(longreach_kernels::break_stick, &x[0], sizes),
+            &|x| shares(reference::break_stick, &x[0], sizes),
+        );
+    }
+    differences("shares", &[input(&[2 * 3 * 4 * 9], 1)], &|x| {
+        shares(reference::break_stick, &x[0], [4, 9, 5])
+    });
+}
+
+type OfCells = fn(Tensor<4>, CellNetwork) -> Tensor<4>;
+
+/// Sizes of networks over cells: sequences, models, inputs, rows, columns, units, outputs. Blocks
+/// hold 512 cells and tasks 16,384.
+const CELLS: [[usize; 7]; 6] = [
+    [1, 1, 1, 1, 1, 1, 1],
+    [2, 1, 4, 3, 5, 7, 2],
+    [1, 1, 3, 23, 23, 32, 3],
+    [1, 1, 8, 31, 33, 5, 4],
+    [1, 1, 2, 150, 111, 3, 1],
+    [4, 2, 2, 7, 9, 6, 2],
+];
+
+fn cell_inputs([batch, groups, inputs, rows, columns, units, outputs]: [usize; 7]) -> Vec<Input> {
+    vec![
+        input(&[batch * inputs * rows * columns], 1),
+        input(&[groups * inputs * units], 2),
+        input(&[groups * units], 3),
+        input(&[groups * units * outputs], 4),
+        input(&[groups * outputs], 5),
+    ]
+}
+
+/// A network over cells whose inputs are no contiguous tensor.
+fn of_cells(f: OfCells, x: &[Tensor<1>], sizes: [usize; 7]) -> Tensor<1> {
+    let [batch, groups, inputs, rows, columns, units, outputs] = sizes;
+    let network = CellNetwork {
+        w1: x[1].clone().reshape([groups * inputs, units]),
+        b1: x[2].clone(),
+        slope: 0.01,
+        w2: x[3].clone().reshape([groups * units, outputs]),
+        b2: x[4].clone(),
+    };
+    let x = x[0].clone().reshape([batch, rows, inputs, columns]);
+    f(x.swap_dims(1, 2), network).reshape([batch * outputs * rows * columns])
+}
+
+#[test]
+fn fused_cell_networks_agree_with_their_definition() {
+    for sizes in CELLS {
+        compare(
+            1.0,
+            &format!("cells {sizes:?}"),
+            &cell_inputs(sizes),
+            &|x| of_cells(longreach_kernels::cell_network, x, sizes),
+            &|x| of_cells(reference::cell_network, x, sizes),
+        );
+    }
+    let sizes = [4, 2, 2, 3, 2, 3, 2];
+    differences("cells", &cell_inputs(sizes), &|x| {
+        of_cells(reference::cell_network, x, sizes)
+    });
+}
+
 type Network = fn(DiagonalNetwork) -> Tensor<4>;
 
 /// Sizes of networks: rows, columns, units of the hidden layer, outputs.
@@ -161,6 +240,13 @@ fn they_do_not_depend_on_the_number_of_threads() {
     same_for_any_threads("weights", &inputs(sizes, true), &|x| {
         weights(longreach_kernels::attention_weights, x, [130, 130, 0])
     });
+    same_for_any_threads("shares", &[input(&[2 * 3 * 130 * 130], 1)], &|x| {
+        shares(longreach_kernels::break_stick, &x[0], [130, 130, 0])
+    });
+    let sizes = [2, 1, 4, 130, 190, 5, 2];
+    same_for_any_threads("cells", &cell_inputs(sizes), &|x| {
+        of_cells(longreach_kernels::cell_network, x, sizes)
+    });
     same_for_any_threads("counts", &[input(&[2 * 3 * 130 * 130], 1)], &|x| {
         counted(longreach_kernels::count_open_keys, &x[0], [130, 130, 0])
     });
@@ -201,6 +287,21 @@ fn a_number_that_is_none_stays_none() {
     };
     let values = host(longreach_kernels::diagonal_network(network));
     assert!(values.iter().all(|x| x.is_nan()));
+    let network = CellNetwork {
+        w1: vector(1.0, 3).reshape([1, 3]),
+        b1: vector(-0.2, 3),
+        slope: 0.01,
+        w2: vector(1.0, 6).reshape([3, 2]),
+        b2: vector(0.0, 2),
+    };
+    let values = host(longreach_kernels::cell_network(
+        row([0.0, f32::NAN, 0.0]),
+        network,
+    ));
+    let none: Vec<bool> = values.iter().map(|x| x.is_nan()).collect();
+    assert_eq!(none, [false, true, false].repeat(2));
+    let shares = host(longreach_kernels::break_stick(row([0.0, f32::NAN, 0.0]), 2));
+    assert!(shares.iter().all(|x| x.is_nan()), "{shares:?}");
     let counts = longreach_kernels::count_open_keys(row([0.0, f32::NAN, 0.0]), 2, 1.0);
     let counts = host(counts);
     assert!(counts[0].is_nan() && counts[1].is_nan(), "{counts:?}");

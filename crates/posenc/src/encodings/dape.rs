@@ -16,7 +16,7 @@ use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::Ops;
+use crate::ops::{CellNetwork, Ops};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use crate::tensors::for_batch;
@@ -87,17 +87,13 @@ fn convolved(
     [weight, bias]: [Tensor<4>; 2],
 ) -> Tensor<4> {
     let [batch, rows, keys, channels] = x.dims();
-    let around = if kernel == 1 {
-        x
-    } else {
-        let padding = Tensor::zeros(
-            [batch, rows, kernel / 2, channels],
-            (&x.device(), x.dtype()),
-        );
-        let padded = Tensor::cat(vec![padding.clone(), x, padding], 2);
-        let shifted = (0..kernel).map(|by| padded.clone().slice_dim(2, by..by + keys));
-        Tensor::cat(shifted.collect(), 3)
-    };
+    let padding = Tensor::zeros(
+        [batch, rows, kernel / 2, channels],
+        (&x.device(), x.dtype()),
+    );
+    let padded = Tensor::cat(vec![padding.clone(), x, padding], 2);
+    let shifted = (0..kernel).map(|by| padded.clone().slice_dim(2, by..by + keys));
+    let around = Tensor::cat(shifted.collect(), 3);
     let [groups, .., width] = weight.dims();
     let flat = [groups, 1, batch / groups * rows * keys, kernel * channels];
     let out = ops.matmul(around.reshape(flat), weight) + bias;
@@ -114,6 +110,16 @@ impl DapeFunction {
         later: Option<Tensor<4, Bool>>,
         groups: usize,
     ) -> Tensor<4> {
+        if kernel == 1 {
+            let network = CellNetwork {
+                w1: self.w1.val(),
+                b1: self.b1.val(),
+                slope: LEAK,
+                w2: self.w2.val(),
+                b2: self.b2.val(),
+            };
+            return ops.cell_network(inputs, network);
+        }
         // Weights and biases of all models.
         let layer = |weight: &Param<Tensor<2>>, bias: &Param<Tensor<1>>| {
             let [rows, columns] = weight.val().dims();
@@ -290,20 +296,23 @@ impl EncodingSpec for DapeConfig {
 
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
-        // Inputs, their copies by key, the hidden layer and its activation, the correction. A
-        // kernel over several keys also holds masked and padded inputs.
-        let (heads, width) = (shape.n_heads as f64, self.hidden as f64);
-        let around = if self.kernel > 1 { 4.0 } else { 0.0 };
-        let kernel = self.kernel as f64;
-        let copies = 2.0 * (1.0 + kernel) + around + 3.0 * width * kernel / heads;
+        // Inputs and the correction. A kernel over several keys also holds masked and padded
+        // inputs, their copies by key, the hidden layer and its activation.
+        let (heads, width, kernel) = (shape.n_heads as f64, self.hidden as f64, self.kernel as f64);
+        let numbers = match self.kernel {
+            1 if self.reads_bias(shape) => 6.0,
+            1 => 4.5,
+            _ => 0.8 * (2.0 * (1.0 + kernel) + 8.0 + 3.0 * width * kernel / heads),
+        };
         Facts {
             hooks: part.hooks | Hooks::CONTENT_BIAS,
             linear: false,
             // Its network reads the bias of the part at every logit, whatever made it.
             decays: false,
             causal_only: part.causal_only || self.kernel > 1,
-            bias_workspace: part.bias_workspace + 0.8 * (copies + 4.0),
-            bias_kept: part.bias_kept + 0.79 * (copies + 4.0),
+            bias_workspace: part.bias_workspace + numbers,
+            bias_kept: part.bias_kept + numbers,
+            bias_work: part.bias_work + if self.kernel == 1 { 5.0 } else { 0.0 },
             ..part
         }
     }

@@ -16,9 +16,8 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::cells;
 use burn::module::Module;
-use burn::tensor::{Bool, Tensor, activation};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`StickBreaking`]; nothing to set.
@@ -46,34 +45,13 @@ impl PositionalEncoding for StickBreaking {
     }
 }
 
-/// `[1, 1, q_len, k_len]`, true where the key is the query's own token.
-fn own(content: &Content<'_>) -> Tensor<4, Bool> {
-    let size = [content.queries.len(), content.keys.len()];
-    let own = |row, key| key == content.first_query + row;
-    cells(size, &content.q.device(), own)
-}
-
 impl Prepared for PreparedStickBreaking {
     fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        let logits = content.logits();
-        let shape = logits.dims();
-        let (own, later) = (
-            own(content).expand(shape),
-            content.causal_mask().expand(shape),
-        );
-        // What is not taken, as a logarithm: ln(1 - sigmoid(z)) = -softplus(z).
-        let left = activation::softplus(logits.clone(), 1.0);
-        let left = left
-            .mask_fill(later.clone(), 0.0)
-            .mask_fill(own.clone(), 0.0);
-        let (all, up_to) = (left.clone().sum_dim(3), left.clone().cumsum(3));
-        // From the key itself to the one before the query.
-        let nearer = all.clone() - up_to + left;
-        // The query's own token has no share to take: its logit goes, the remainder stays.
-        let bias = nearer
-            .neg()
-            .mask_where(own, (all.expand(shape) + logits).neg());
-        Some(bias.mask_fill(later, 0.0))
+        Some(
+            content
+                .ops
+                .break_stick(content.logits(), content.first_query),
+        )
     }
 }
 
@@ -97,7 +75,8 @@ impl EncodingSpec for StickBreakingConfig {
             by_distance: true,
             ignores_positions: true,
             causal_only: true,
-            bias_kept: 6.5,
+            bias_kept: 3.3,
+            bias_work: 1.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -3,15 +3,16 @@
 use super::bias::BlockBias;
 use super::call::AttentionCall;
 use super::forward::block;
-use super::lanes::{WIDTH, blocks, blocks_mut};
+use super::lanes::WIDTH;
 use super::mask::Mask;
 use super::network_grads::{NetworkGrads, NetworkSums, collect};
 use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, Twice, dispatch, lane_groups, sum_over};
+use crate::flex::simd::{Lanes, dispatch, lane_groups, sum_over};
 use crate::flex::threads::for_each;
+use crate::flex::twice::{Twice, pairs, pairs_mut};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -37,10 +38,10 @@ impl WithSimd for SoftmaxBackward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let lanes = Twice(s);
-        let weights = blocks_mut::<S>(self.weights);
+        let weights = pairs_mut::<S>(self.weights);
         self.mask.apply(lanes, weights);
-        let (log_sum, delta) = (blocks::<S>(self.log_sum)[0], blocks::<S>(self.delta)[0]);
-        for (weight, grad) in weights.iter_mut().zip(blocks_mut::<S>(self.grads)) {
+        let (log_sum, delta) = (pairs::<S>(self.log_sum)[0], pairs::<S>(self.delta)[0]);
+        for (weight, grad) in weights.iter_mut().zip(pairs_mut::<S>(self.grads)) {
             // The saved log-sum gives final weights at once: no maximum, no division.
             // +inf, where a query sees nothing, gives 0.
             *weight = lanes.softmax_weight(lanes.sub(*weight, log_sum));

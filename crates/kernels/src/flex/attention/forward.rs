@@ -6,14 +6,15 @@
 //! is a product of small matrices. The result for a query does not depend on its block or thread.
 
 use super::call::AttentionCall;
-use super::lanes::{WIDTH, blocks_mut};
+use super::lanes::WIDTH;
 use super::mask::Mask;
 use super::qkv_layout::TILE;
 use super::row_ops::ScaleRows;
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, Twice, dispatch};
+use crate::flex::simd::{Lanes, dispatch};
 use crate::flex::threads::for_each;
+use crate::flex::twice::{Twice, pairs_mut};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -37,11 +38,11 @@ impl WithSimd for OnlineSoftmax<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let lanes = Twice(s);
-        let tile = blocks_mut::<S>(self.tile);
+        let tile = pairs_mut::<S>(self.tile);
         self.mask.apply(lanes, tile);
         let (carried, total) = (
-            &mut blocks_mut::<S>(self.largest)[0],
-            &mut blocks_mut::<S>(self.total)[0],
+            &mut pairs_mut::<S>(self.largest)[0],
+            &mut pairs_mut::<S>(self.total)[0],
         );
         let before = *carried;
         let mut largest = before;
@@ -64,7 +65,7 @@ impl WithSimd for OnlineSoftmax<'_> {
             sum = lanes.add(sum, *x);
         }
         *total = lanes.fma(*total, rescale, sum);
-        blocks_mut::<S>(self.rescale)[0] = rescale;
+        pairs_mut::<S>(self.rescale)[0] = rescale;
     }
 }
 

@@ -24,15 +24,3 @@ pub(super) static WIDTH: LazyLock<usize> = LazyLock::new(|| dispatch(BlockWidth)
 
 /// The lanes of one query block: numbers for [`Twice`](crate::flex::simd::Twice).
 pub(super) type Block<S> = [<S as Simd>::f32s; WIDE];
-
-/// Rows of lanes as vectors.
-#[inline(always)]
-pub(super) fn blocks<S: Simd>(values: &[f32]) -> &[Block<S>] {
-    S::as_simd_f32s(values).0.as_chunks::<WIDE>().0
-}
-
-/// Rows of lanes as vectors, to be written.
-#[inline(always)]
-pub(super) fn blocks_mut<S: Simd>(values: &mut [f32]) -> &mut [Block<S>] {
-    S::as_mut_simd_f32s(values).0.as_chunks_mut::<WIDE>().0
-}

@@ -1,8 +1,9 @@
 //! The causal mask and the bias of a tile of logits.
 
 use super::bias::BiasRows;
-use super::lanes::{Block, WIDE, blocks};
-use crate::flex::simd::{Lanes, Twice};
+use super::lanes::{Block, WIDE};
+use crate::flex::simd::Lanes;
+use crate::flex::twice::{Twice, pairs};
 use pulp::Simd;
 
 /// The causal mask and the bias of one block of queries against one tile of keys.
@@ -21,7 +22,7 @@ impl Mask<'_> {
         if let Some(bias) = self.bias {
             for (i, x) in tile.iter_mut().enumerate() {
                 let (row, off) = bias.row(self.first_key + i, WIDE * S::F32_LANES);
-                let mut row = blocks::<S>(row)[0];
+                let mut row = pairs::<S>(row)[0];
                 if bias.is_decay() {
                     row = lanes.sub(row, lanes.splat(off));
                 }

@@ -1,10 +1,11 @@
 //! A bias that is a network of the diagonal, computed tile by tile: no number per query and key is
 //! ever stored.
 
-use super::lanes::{WIDE, WIDTH, blocks_mut};
+use super::lanes::{WIDE, WIDTH};
 use crate::flex::diagonal_network::{Inputs, Lines, range};
 use crate::flex::simd::{Lanes, dispatch};
 use crate::flex::tensors::contiguous;
+use crate::flex::twice::pairs_mut;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
@@ -105,7 +106,7 @@ impl WithSimd for TileOfLines<'_> {
                 let line = current.1.map(|(_, [slope, intercept])| {
                     [s.div(s.splat(slope), units), s.splat(intercept)]
                 });
-                for (i, row) in blocks_mut::<S>(rows).iter_mut().enumerate() {
+                for (i, row) in pairs_mut::<S>(rows).iter_mut().enumerate() {
                     let x = S::as_simd_f32s(&bias.diagonals[origin + query - key - i..]).0[0];
                     row[vector] = match line {
                         Some([slope, intercept]) => s.fma(x, slope, intercept),

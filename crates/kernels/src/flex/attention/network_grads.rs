@@ -4,10 +4,11 @@
 //! of `g x` and of `g`, for the gradient `g` of a logit and the input `x` of its cell. Elsewhere
 //! the same two sums run over the active cells of each hidden unit.
 
-use super::lanes::{WIDE, WIDTH, blocks};
+use super::lanes::{WIDE, WIDTH};
 use super::network_bias::{NetworkBias, STRETCH, spare};
 use crate::flex::simd::{Lanes, dispatch};
 use crate::flex::tensors::tensor;
+use crate::flex::twice::pairs;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
@@ -170,7 +171,7 @@ impl Tile<'_> {
         let factor = s.div(s.splat(slope), units);
         let [mut gd, mut g] = [s.zero(); 2];
         let first = self.bias.origin() + at.query - at.key;
-        for (i, row) in blocks::<S>(rows).iter().enumerate() {
+        for (i, row) in pairs::<S>(rows).iter().enumerate() {
             let grad = row[at.lane / S::F32_LANES];
             let diagonal = S::as_simd_f32s(&self.bias.diagonals[first - i..]).0[0];
             g = s.add(g, grad);
@@ -196,7 +197,7 @@ impl Tile<'_> {
         let heads = self.bias.heads;
         let divisors = S::as_simd_f32s(&self.bias.units[at.query..]).0[0];
         let first = self.bias.origin() + at.query - at.key;
-        let rows = blocks::<S>(rows);
+        let rows = pairs::<S>(rows);
         let [mut x, mut grads, mut slopes] = [[s.zero(); STRETCH]; 3];
         let mut total = s.zero();
         for (i, row) in rows.iter().enumerate() {
