@@ -72,25 +72,6 @@ pub struct Drawing<'a> {
     pub device: &'a Device,
 }
 
-/// A matrix that can be drawn, and what to say of it: hidden cells, which are -infinity, as a
-/// colour below every other.
-pub fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
-    let (low, high) = rows
-        .iter()
-        .flatten()
-        .filter(|v| v.is_finite())
-        .fold((f64::MAX, f64::MIN), |(low, high), v| {
-            (low.min(*v), high.max(*v))
-        });
-    let mut hidden = false;
-    for cell in rows.iter_mut().flatten().filter(|v| !v.is_finite()) {
-        // Below the minimum by the whole range, so that no finite value has this colour.
-        *cell = low - (high - low).max(1.0);
-        hidden = true;
-    }
-    (rows, if hidden { "; darkest: hidden" } else { "" })
-}
-
 /// Shortens `text` to at most `most` characters by dropping whole words at its end.
 fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
@@ -152,6 +133,7 @@ impl Drawing<'_> {
             y_label,
             value_label,
             values,
+            gap_label: "hidden".to_owned(),
             ..Default::default()
         })
     }

@@ -1,7 +1,7 @@
 //! Pictures of an encoding, as SVG.
 
 use crate::digits::number;
-use crate::drawing::{CELLS, Drawing, LINES, LONGEST, POINTS, Picture, shown};
+use crate::drawing::{CELLS, Drawing, LINES, LONGEST, POINTS, Picture};
 use crate::numbers::Numbers;
 use crate::subject::{Subject, dot};
 use burn::tensor::Device;
@@ -142,12 +142,11 @@ impl Drawing<'_> {
         let heads = self
             .subject
             .logits(encoding, self.subject.reach(CELLS), self.device)?;
-        let head = heads.into_iter().next().unwrap_or_default();
-        let (values, note) = shown(head);
+        let values = heads.into_iter().next().unwrap_or_default();
         let labels = ["key position", "query position", "logit"];
         Ok(self.map(
             "logits of equal tokens, head 0",
-            &format!("before any mask{note}"),
+            "before any mask",
             labels,
             values,
         ))
@@ -223,15 +222,14 @@ impl Drawing<'_> {
             .bias(encoding, &positions, &positions, self.device)?
             .unwrap_or_default();
         let head = heads.into_iter().next().unwrap_or_default();
-        let (values, note) = shown(
-            head.iter()
-                .map(|row| row.iter().map(|v| f64::from(*v)).collect())
-                .collect(),
-        );
+        let values = head
+            .iter()
+            .map(|row| row.iter().map(|v| f64::from(*v)).collect())
+            .collect();
         let labels = ["key position", "query position", "bias"];
         Ok(self.map(
             "bias on the logits of head 0",
-            &format!("before any mask{note}"),
+            "before any mask",
             labels,
             values,
         ))

@@ -32,6 +32,8 @@ pub struct Heatmap {
     pub value_label: String,
     /// Rows of equal length; values that are not finite are drawn grey.
     pub values: Vec<Vec<f64>>,
+    /// What grey means.
+    pub gap_label: String,
     /// Values at the two ends of the colours; the extremes of the finite values if none.
     pub range: Option<(f64, f64)>,
     /// A vertical and a horizontal dashed line before this column and row, and their name.
@@ -58,11 +60,13 @@ impl Heatmap {
         let left = MARGIN + text_width(&self.values.len().to_string(), TEXT).max(24.0) + 8.0;
         let top = head.height();
         let range = value_range(self.range, &cells.values);
+        let gaps = cells.values.iter().any(|value| !value.is_finite());
         let scale = Axis::linear(range, 5);
         let bar_labels = scale
             .ticks
             .iter()
             .map(|t| text_width(&t.label, TEXT))
+            .chain(gaps.then(|| text_width(&self.gap_label, TEXT)))
             .fold(text_width(&self.value_label, TEXT) - MARGIN, f64::max);
         let bar = 24.0 + BAR + 8.0 + bar_labels + MARGIN;
         let [rows, cols] = [cells.rows, cells.cols].map(|count| count.max(1) as f64);
@@ -91,8 +95,19 @@ impl Heatmap {
         self.draw_labels(&mut pen, &area, cells.block);
         self.draw_reference(&mut pen, &area, cells.block);
         self.draw_bar(&mut pen, &area, &scale, range);
+        if gaps {
+            self.draw_gap(&mut pen, &area);
+        }
         let name = described(&self.title, &self.subtitle);
         pen.svg(self.size.unwrap_or((width, height)), &name, "")
+    }
+
+    /// What grey means, below the colour bar.
+    fn draw_gap(&self, pen: &mut Pen, area: &Area) {
+        let (left, top) = (area.right + 24.0, area.bottom.max(area.top + 100.0) + 14.0);
+        pen.rect((left, top), (BAR, BAR), GAP);
+        let at = (left + BAR + 8.0, top + BAR / 2.0 + TO_BASELINE);
+        pen.text(at, &self.gap_label, &Font::START);
     }
 
     fn columns(&self) -> usize {
