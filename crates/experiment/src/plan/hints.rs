@@ -11,6 +11,7 @@ use toml::Table;
 
 /// The mistake with the best hint there is. `table` is the configuration it is in.
 pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
+    let value = mistake.value.clone();
     let hint = match &mut mistake.problem {
         Problem::UnknownKey {
             name,
@@ -35,7 +36,11 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         Problem::WrongType {
             key: TableName::Key(key),
             ..
-        } if key.to_string() == "seeds" => number_of_seeds(mistake.value.as_deref()),
+        } => value.and_then(|value| match key.to_string().as_str() {
+            "seeds" => number_of_seeds(&value),
+            // A string in the place of a table with `kind`.
+            _ => other_kind(value.trim_matches('"'), key),
+        }),
         _ => None,
     };
     if !mistake.is_help_exact
@@ -156,8 +161,8 @@ fn missing(name: &str, table: &TableName) -> Option<String> {
 }
 
 /// The seeds that someone means who writes how many.
-fn number_of_seeds(value: Option<&str>) -> Option<String> {
-    let count = value?.parse::<u64>().ok().filter(|count| *count <= 20)?;
+fn number_of_seeds(value: &str) -> Option<String> {
+    let count = value.parse::<u64>().ok().filter(|count| *count <= 20)?;
     let seeds: Vec<String> = (0..count.max(1)).map(|seed| seed.to_string()).collect();
     let list = seeds.join(", ");
     Some(match count {

@@ -94,6 +94,12 @@ fn hints() {
                 .replace("\"model.pe\" =", "# "),
         ),
         (
+            "a scaling as an encoding, without its table",
+            with("pe = { kind = \"rope\" }", "pe = \"yarn\"")
+                .replace("[axes]", "")
+                .replace("\"model.pe\" =", "# "),
+        ),
+        (
             "a scaling as an encoding of an axis",
             with("{ kind = \"learned\" }", "{ kind = \"ntk\" }"),
         ),
