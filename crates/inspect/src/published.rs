@@ -91,7 +91,7 @@ const KINDS: [Kind; 8] = [
         "a whole number",
         Value::is_u64,
         "qk_rope_head_dim qk_nope_head_dim rotary_dim sliding_window no_rope_layer_interval \
-         max_position_embeddings original_max_position_embeddings n_positions \
+         max_position_embeddings original_max_position_embeddings n_positions max_seq_len \
          relative_attention_num_buckets relative_attention_max_distance",
     ),
     (
@@ -480,6 +480,7 @@ impl Model<'_> {
             "original_max_position_embeddings",
             "max_position_embeddings",
             "n_positions",
+            "max_seq_len",
         ];
         nested.or_else(|| own.iter().find_map(|key| self.size(key)))
     }

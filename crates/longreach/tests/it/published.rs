@@ -235,6 +235,12 @@ fn models_without_a_rotation_and_files_that_are_none() {
     ] {
         assert_eq!(with(config).unwrap().pe, pe);
     }
+    let mpt = json!({"model_type": "mpt", "max_seq_len": 2048, "attn_config": {"alibi": true}});
+    let mpt = with(mpt).unwrap();
+    assert_eq!(
+        (mpt.pe, mpt.train_len),
+        (json!({"kind": "alibi"}), Some(2048))
+    );
     let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
     assert!(
         spiral.contains("`spiral`") && spiral.contains("allowed: default"),
