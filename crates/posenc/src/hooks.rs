@@ -65,6 +65,12 @@ pub trait PositionalEncoding {
         None
     }
 
+    /// Whether [`prepare`](Self::prepare) takes positions of which rows differ
+    /// ([`Positions::of_rows`]). Of other encodings every row is prepared alone.
+    fn reads_rows(&self) -> bool {
+        false
+    }
+
     /// Whether [`prepare`](Self::prepare) reads [`Context::groups`]: one encoding with the
     /// parameters of all models side by side then acts for all of them. Of other encodings with
     /// parameters, each acts on its part of the batch ([`side_by_side`](crate::side_by_side)).

@@ -99,7 +99,8 @@ impl<'a> StepBatch<'a> {
         let (batch, positions) = if spec.train.length == LengthCurriculum::Mixed {
             let rows = mixed_rows(spec, task, step);
             let batch = padded(&rows, task.seq_len(length));
-            let positions = spec.train_positions(batch.seq_len, step);
+            let lengths: Vec<usize> = rows.iter().map(|(_, row)| row.seq_len).collect();
+            let positions = spec.padded_positions(&lengths, batch.seq_len, step);
             (batch, coordinates.of_padded(task, &rows, positions, shift))
         } else {
             let stage = spec.train.stage(step);

@@ -190,6 +190,24 @@ impl RunSpec {
             .sample(seq_len, &mut |bound| stream.below(bound))
     }
 
+    /// Positions of a step whose rows have these lengths in tokens and are padded to `seq_len`.
+    /// Where the encoding sees what is drawn, each row has draws of its own, for its own length.
+    pub fn padded_positions(&self, lengths: &[usize], seq_len: usize, step: u64) -> Positions {
+        let model = &self.model;
+        let facts = model.pe.facts(&model.transformer.shape());
+        if !model.positions.varies(&facts) {
+            return self.train_positions(seq_len, step);
+        }
+        let mut stream = Stream::new(self.seed, "positions", step);
+        let row = |length: &usize| {
+            let row = model
+                .positions
+                .sample(*length, &mut |bound| stream.below(bound));
+            row.padded(seq_len)
+        };
+        Positions::of_rows(lengths.iter().map(row).collect())
+    }
+
     /// How far the task's coordinates are moved at a step.
     pub fn coordinate_shift(&self, step: u64) -> u64 {
         match self.model.coordinate_shift as u64 {

@@ -112,8 +112,8 @@ pub enum LengthCurriculum {
     /// Uniform from `min_len` to `train_len`, drawn per batch.
     Uniform,
     /// Uniform from `min_len` to `train_len`, drawn per row. Shorter rows are padded at their end
-    /// to `train_len`, and nothing there is counted. Encodings that read the length, and positions
-    /// that are drawn for one, get that of the padded row.
+    /// to `train_len`, and nothing there is counted. Positions are drawn for every row and its own
+    /// length; encodings that read the length get that of the padded row.
     Mixed,
     /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
     /// (Su et al. 2021, section 4.3.2).

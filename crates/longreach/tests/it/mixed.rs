@@ -45,10 +45,12 @@ fn lengths(job: &Job, step: u64) -> Vec<usize> {
 /// The mean over the counted tokens of the rows of a step, each row alone in its own length.
 fn slow_loss(job: &Job, task: &dyn Task, model: &Transformer, step: u64) -> f64 {
     let (mut sum, mut count) = (0.0, 0);
+    let mut stream = Stream::new(job.spec.seed, "positions", step);
     for (place, length) in lengths(job, step).into_iter().enumerate() {
         let row = task.train_batch(length, 1, job.spec.seed, step * 5 + place as u64);
         assert_eq!((row.rows, row.seq_len), (1, task.seq_len(length)));
-        let positions = job.spec.model.positions.sample(row.seq_len, &mut |_| 0);
+        let sampler = &job.spec.model.positions;
+        let positions = sampler.sample(row.seq_len, &mut |bound| stream.below(bound));
         let positions = job.spec.model.coordinates.of(task, length, &row, positions);
         let (inputs, targets) = upload(&row, &Device::flex());
         let (nll, _) = model.nll(inputs, targets, &positions, &Pass::default());
@@ -89,6 +91,36 @@ fn the_loss_of_a_mixed_batch_is_that_of_its_rows_alone() {
     ]
     .map(one)
     .into();
+    let drawn = [
+        (
+            "{kind=\"learned\",max_position=40}",
+            "{kind=\"random_offset\",max_position=40}",
+        ),
+        (
+            "{kind=\"rope\"}",
+            "{kind=\"random_offset\",max_position=40}",
+        ),
+        (
+            "{kind=\"learned\",max_position=40}",
+            "{kind=\"randomized\",max_position=40}",
+        ),
+        ("{kind=\"rope\"}", "{kind=\"randomized\",max_position=40}"),
+        ("{kind=\"nope\"}", "{kind=\"randomized\",max_position=40}"),
+        (
+            "{kind=\"alibi\"}",
+            "{kind=\"randomized_distances\",max_distance=40}",
+        ),
+        (
+            "{kind=\"sinusoidal\"}",
+            "{kind=\"random_float\",max_position=40}",
+        ),
+        ("{kind=\"rope\"}", "{kind=\"pose\",max_position=40}"),
+    ];
+    let drawn = drawn.map(|(pe, positions)| {
+        let positions = format!("model.positions={positions}");
+        [one(pe), vec![positions]].concat()
+    });
+    all.extend(drawn);
     let more = [digits, "model.coordinates=task"].map(str::to_owned);
     all.push([one(coupled), more.to_vec()].concat());
     let linear = "model.attention=linear".to_owned();
@@ -160,6 +192,35 @@ fn rows_draw_their_lengths_evenly_and_are_padded_at_their_end() {
     }
     // Rows of a step are drawn independently of each other: few are equal.
     assert!(rows.len() > 450, "{}", rows.len());
+}
+
+#[test]
+fn a_short_row_begins_anywhere_that_it_fits() {
+    let positions = "model.positions={kind=\"random_offset\",max_position=20}";
+    let job = planned(&[
+        positions,
+        "axes.\"model.pe\"=[{kind=\"learned\",max_position=40}]",
+    ]);
+    let starts = |of: usize| -> BTreeSet<u64> {
+        let steps = (0..400).flat_map(|step| {
+            let lengths: Vec<usize> = lengths(&job, step).iter().map(|n| 2 * n + 2).collect();
+            let positions = job.spec.padded_positions(&lengths, 14, step);
+            let rows: Vec<_> = positions.by_row().unwrap().collect();
+            let starts = lengths.iter().zip(rows).filter(|(n, _)| **n == of);
+            starts
+                .map(|(n, row)| {
+                    let places = row.keys();
+                    assert!(places[..*n].windows(2).all(|pair| pair[1] == pair[0] + 1.0));
+                    // What pads a row has the place of its end.
+                    assert!(places[*n..].iter().all(|place| *place == places[n - 1]));
+                    places[0] as u64
+                })
+                .collect::<Vec<_>>()
+        });
+        steps.collect()
+    };
+    assert_eq!(starts(6), (0..=14).collect());
+    assert_eq!(starts(14), (0..=6).collect());
 }
 
 #[test]

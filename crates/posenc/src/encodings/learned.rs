@@ -61,7 +61,7 @@ pub struct Learned {
 }
 
 struct PreparedLearned {
-    /// `[G, Q, D]` for G models.
+    /// `[G, Q, D]` for G models, or `[B, Q, D]` for rows with their own positions.
     rows: Tensor<3>,
 }
 
@@ -76,13 +76,16 @@ impl PositionalEncoding for Learned {
         let rows = rows / context.groups;
         let tables: Tensor<3> = table.reshape([context.groups, rows, width]);
         let read = |rows: Vec<i32>| {
-            let rows = TensorData::new(rows, [positions.queries().len()]);
+            let queries = positions.queries().len();
+            let (all, count) = (rows.len(), context.groups * rows.len() / queries);
+            let rows = TensorData::new(rows, [all]);
             let rows = Tensor::<1, Int>::from_data(rows, &context.device);
-            tables.clone().select(1, rows)
+            let read = tables.clone().select(1, rows);
+            read.reshape([count, queries, width])
         };
         if positions.rows() <= rows || self.clamp {
             let last = (rows - 1) as f64;
-            let places = positions.queries().iter();
+            let places = positions.queries_of_rows().into_iter();
             let places = places.map(|p| p.round().min(last) as i32);
             return Ok(Box::new(PreparedLearned {
                 rows: read(places.collect()),
@@ -115,6 +118,11 @@ impl PositionalEncoding for Learned {
 
     fn max_position(&self) -> Option<usize> {
         (!self.interpolate && !self.clamp).then(|| self.table.dims()[0])
+    }
+
+    fn reads_rows(&self) -> bool {
+        // Stretching reads the length of a row.
+        !self.interpolate
     }
 
     fn acts_in_groups(&self) -> bool {

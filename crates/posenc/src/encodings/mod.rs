@@ -51,6 +51,7 @@ pub mod window;
 pub mod xpos;
 
 use crate::ConfigError;
+use crate::by_part;
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Init, ParamSpec, Parameters};
@@ -193,11 +194,23 @@ macro_rules! encodings {
                 positions: &Positions,
                 context: &Context,
             ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-                match self { $(Self::$module(encoding) => encoding.prepare(positions, context)),+ }
+                let read = |positions: &Positions| match self {
+                    $(Self::$module(encoding) => encoding.prepare(positions, context)),+
+                };
+                // Rows that differ in their axes alone are left to the encodings that read axes.
+                if positions.places_differ() && !self.reads_rows() {
+                    by_part::prepare(positions, read)
+                } else {
+                    read(positions)
+                }
             }
 
             fn max_position(&self) -> Option<usize> {
                 match self { $(Self::$module(encoding) => encoding.max_position()),+ }
+            }
+
+            fn reads_rows(&self) -> bool {
+                match self { $(Self::$module(encoding) => encoding.reads_rows()),+ }
             }
 
             fn acts_in_groups(&self) -> bool {

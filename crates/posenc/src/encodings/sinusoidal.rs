@@ -111,25 +111,30 @@ impl PositionalEncoding for Sinusoidal {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let rows = positions.queries();
+        let (places, queries) = (positions.queries_of_rows(), positions.queries().len());
         // A trained factor starts from `scale` and is multiplied in on the device.
         let fixed = if self.scale.is_some() {
             1.0
         } else {
             self.config.scale
         };
-        let values = rows
+        let values = places
             .iter()
             .flat_map(|p| self.config.row(*p, self.d_model))
             .map(|value| fixed * value)
             .collect();
-        let table = upload(values, [1, rows.len(), self.d_model], &context.device);
+        let shape = [places.len() / queries, queries, self.d_model];
+        let table = upload(values, shape, &context.device);
         Ok(Box::new(PreparedSinusoidal {
             table: match &self.scale {
                 None => table,
                 Some(scale) => table * scale.val().reshape([context.groups, 1, 1]),
             },
         }))
+    }
+
+    fn reads_rows(&self) -> bool {
+        true
     }
 
     fn acts_in_groups(&self) -> bool {

@@ -24,9 +24,10 @@ pub struct Positions {
     queries: Vec<f64>,
     keys: Vec<f64>,
     axes: Vec<Axis>,
-    /// The axes of each row of a batch, where rows differ; `axes` is then empty.
-    rows: Vec<Vec<Axis>>,
     distances: Option<Vec<f64>>,
+    /// Those of each row of a batch, where rows differ; the other fields are then those of the
+    /// first.
+    rows: Vec<Self>,
 }
 
 /// One coordinate of every query and of every key.
@@ -76,9 +77,47 @@ impl Positions {
             queries,
             keys,
             axes: Vec::new(),
-            rows: Vec::new(),
             distances: None,
+            rows: Vec::new(),
         }
+    }
+
+    /// Positions that differ from row to row of a batch, which must then have as many rows.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row, if rows have different numbers of queries, keys or axes, or if one
+    /// stands for several itself.
+    pub fn of_rows(rows: Vec<Self>) -> Self {
+        let size = |row: &Self| (row.queries.len(), row.keys.len(), row.axes.len());
+        for row in &rows {
+            assert_eq!(size(row), size(&rows[0]), "rows of one size");
+            assert!(row.rows.is_empty(), "positions of one row");
+        }
+        Self {
+            rows: rows.clone(),
+            ..rows.into_iter().next().expect("positions of a row")
+        }
+    }
+
+    /// The same positions, followed by the last one until there are `count` queries and keys: for
+    /// rows that are padded at their end.
+    ///
+    /// # Panics
+    ///
+    /// If there are axes, or rows differ.
+    #[must_use]
+    pub fn padded(mut self, count: usize) -> Self {
+        assert!(
+            self.axes.is_empty() && self.rows.is_empty(),
+            "positions of one row, without axes"
+        );
+        for places in [&mut self.queries, &mut self.keys] {
+            if let Some(last) = places.last().copied() {
+                places.resize(count, last);
+            }
+        }
+        self
     }
 
     /// The same positions with coordinates on several axes, for encodings that read more than the
@@ -86,11 +125,12 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// Unless every axis has one finite coordinate per query and per key.
+    /// Unless every axis has one finite coordinate per query and per key, or if rows differ.
     #[must_use]
     pub fn with_axes(mut self, axes: Vec<Axis>) -> Self {
+        assert!(self.rows.is_empty(), "positions of one row");
         self.check_axes(&axes);
-        (self.axes, self.rows) = (axes, Vec::new());
+        self.axes = axes;
         self
     }
 
@@ -99,15 +139,18 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// As [`Positions::with_axes`], or if rows have different numbers of axes.
+    /// As [`Positions::with_axes`] and [`Positions::of_rows`], or if the rows that differ already
+    /// are others in number.
     #[must_use]
-    pub fn with_axes_by_row(mut self, rows: Vec<Vec<Axis>>) -> Self {
-        for axes in &rows {
-            assert_eq!(axes.len(), rows[0].len(), "as many axes in every row");
-            self.check_axes(axes);
-        }
-        (self.axes, self.rows) = (Vec::new(), rows);
-        self
+    pub fn with_axes_by_row(self, axes: Vec<Vec<Axis>>) -> Self {
+        let rows = if self.rows.is_empty() {
+            vec![self; axes.len()]
+        } else {
+            self.rows
+        };
+        assert_eq!(rows.len(), axes.len(), "axes for every row");
+        let rows = rows.into_iter().zip(axes);
+        Self::of_rows(rows.map(|(row, axes)| row.with_axes(axes)).collect())
     }
 
     fn check_axes(&self, axes: &[Axis]) {
@@ -124,15 +167,25 @@ impl Positions {
         }
     }
 
-    /// The positions of each row of a batch with its axes, where rows differ; `None` where all
-    /// rows share them.
+    /// The positions of each row of a batch, where rows differ; `None` where all rows share them.
     pub fn by_row(&self) -> Option<impl Iterator<Item = Self> + '_> {
-        let rows = self.rows.iter().map(|axes| Self {
-            axes: axes.clone(),
-            rows: Vec::new(),
-            ..self.clone()
-        });
-        (!self.rows.is_empty()).then_some(rows)
+        (!self.rows.is_empty()).then(|| self.rows.iter().cloned())
+    }
+
+    /// Positions of the queries of all rows, one row after the other: one where rows share them.
+    pub(crate) fn queries_of_rows(&self) -> Vec<f64> {
+        if self.rows.is_empty() {
+            return self.queries.clone();
+        }
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.queries.iter().copied()).collect()
+    }
+
+    /// Whether rows differ in more than their axes.
+    pub(crate) fn places_differ(&self) -> bool {
+        self.rows.iter().any(|row| {
+            row.queries != self.queries || row.keys != self.keys || row.distances != self.distances
+        })
     }
 
     /// The same positions with the distance `d` between a query and a key replaced by
@@ -143,9 +196,10 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// If a distance between two of the positions has no replacement.
+    /// If a distance between two of the positions has no replacement, or if rows differ.
     #[must_use]
     pub fn with_distances(mut self, distances: Vec<f64>) -> Self {
+        assert!(self.rows.is_empty(), "positions of one row");
         // Distances run from 0 to the largest position less the smallest.
         let smallest = self
             .queries
@@ -169,28 +223,25 @@ impl Positions {
     #[must_use]
     pub fn last(&self, count: usize) -> Self {
         let from = self.queries.len() - count;
-        let last = |axes: &Vec<Axis>| -> Vec<Axis> {
-            let axes = axes.iter().map(|axis| Axis {
-                queries: axis.queries[from..].to_vec(),
-                keys: axis.keys.clone(),
-            });
-            axes.collect()
-        };
+        let axes = self.axes.iter().map(|axis| Axis {
+            queries: axis.queries[from..].to_vec(),
+            keys: axis.keys.clone(),
+        });
         Self {
             queries: self.queries[from..].to_vec(),
             keys: self.keys.clone(),
-            axes: last(&self.axes),
-            rows: self.rows.iter().map(last).collect(),
+            axes: axes.collect(),
             distances: self.distances.clone(),
+            rows: self.rows.iter().map(|row| row.last(count)).collect(),
         }
     }
 
-    /// Positions of the queries.
+    /// Positions of the queries; where rows differ, of the first.
     pub fn queries(&self) -> &[f64] {
         &self.queries
     }
 
-    /// Positions of the keys.
+    /// Positions of the keys; where rows differ, of the first.
     pub fn keys(&self) -> &[f64] {
         &self.keys
     }
@@ -202,7 +253,7 @@ impl Positions {
     ///
     /// If there are axes, but fewer, or if rows differ: see [`Positions::by_row`].
     pub fn axis(&self, index: usize) -> (&[f64], &[f64]) {
-        assert!(self.rows.is_empty(), "coordinates differ from row to row");
+        assert!(self.rows.is_empty(), "positions of one row");
         match self.axes.get(index) {
             Some(axis) => (&axis.queries, &axis.keys),
             None => {
@@ -214,7 +265,7 @@ impl Positions {
 
     /// Number of axes with their own coordinates.
     pub fn num_axes(&self) -> usize {
-        self.rows.first().unwrap_or(&self.axes).len()
+        self.axes.len()
     }
 
     /// `query - key`, or the signed replacement of that distance.
@@ -234,12 +285,9 @@ impl Positions {
     /// The length that length-dependent encodings read: one more than the largest position, as in
     /// Hugging Face's dynamic scaling.
     pub fn length(&self) -> f64 {
-        self.queries
-            .iter()
-            .chain(&self.keys)
-            .copied()
-            .fold(0.0, f64::max)
-            + 1.0
+        let places = self.queries.iter().chain(&self.keys);
+        let own = places.copied().fold(0.0, f64::max) + 1.0;
+        self.rows.iter().map(Self::length).fold(own, f64::max)
     }
 
     /// One more than the largest position, as a number of table rows.

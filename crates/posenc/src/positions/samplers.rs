@@ -225,6 +225,16 @@ impl PositionsConfig {
         }
     }
 
+    /// Whether an encoding with these facts may see other positions at every draw.
+    pub fn varies(&self, encoding: &Facts) -> bool {
+        match self {
+            Self::Contiguous(_) | Self::Interpolated(_) | Self::Grid(_) => false,
+            // Distances are the same from any start.
+            Self::RandomOffset(_) => !(encoding.relative || encoding.ignores_positions),
+            _ => !encoding.ignores_positions,
+        }
+    }
+
     /// The longest sequence that can be trained on.
     pub fn max_train_len(&self) -> Option<usize> {
         match self {

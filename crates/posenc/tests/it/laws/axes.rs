@@ -319,6 +319,47 @@ fn on_axis_reads_its_axis_and_nothing_else() {
 }
 
 #[test]
+fn rows_with_their_own_positions_are_encoded_alone() {
+    let rows = [
+        Positions::from_offset(2, 5),
+        Positions::from_offset(9, 3).padded(5),
+    ];
+    assert_eq!(rows[1].keys(), [9.0, 10.0, 11.0, 11.0, 11.0]);
+    let both = Positions::of_rows(rows.to_vec());
+    assert_eq!(
+        both.by_row().expect("rows differ").collect::<Vec<_>>(),
+        rows
+    );
+    assert_eq!((both.queries().len(), both.rows()), (5, 12));
+    assert_eq!(
+        both.last(2).by_row().expect("rows").last(),
+        Some(rows[1].last(2))
+    );
+    for part in [
+        json!({"kind": "learned", "max_position": 16, "init_std": 0.5}),
+        json!({"kind": "sinusoidal"}),
+    ] {
+        let encoding = build_stirred(&config(part), &SHAPE);
+        let hidden = Tensor::cat(vec![input(5), input(5) * 0.5], 0);
+        let found = host(prepare(&encoding, &both).embed(hidden.clone()));
+        let alone = rows.iter().enumerate().flat_map(|(at, row)| {
+            let own = hidden.clone().slice_dim(0, at..at + 1);
+            host(prepare(&encoding, row).embed(own))
+        });
+        assert_eq!(found, alone.collect::<Vec<_>>());
+    }
+    // Coordinates on axes are those of each row beside its positions.
+    let axes = [[1.0; 5], [4.0; 5]].map(|row| vec![axis(&row)]);
+    let with_axes = both.with_axes_by_row(axes.to_vec());
+    let rows = rows.into_iter().zip(axes);
+    let expected: Vec<_> = rows.map(|(row, axes)| row.with_axes(axes)).collect();
+    assert_eq!(
+        with_axes.by_row().expect("rows").collect::<Vec<_>>(),
+        expected
+    );
+}
+
+#[test]
 fn rows_with_their_own_coordinates_are_encoded_alone() {
     let rows = [[0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 3.0]];
     let [first, second] = rows.map(|row| vec![axis(&[7.0; 5]), axis(&row)]);
