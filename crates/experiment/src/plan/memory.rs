@@ -7,7 +7,7 @@ mod limit;
 pub use limit::{DRIVER_BYTES, Memory, MemoryLimit};
 
 use crate::spec::MAX_LOGITS;
-use crate::spec::{EvalSpec, RunSpec, VariantSpec, changes_with_length};
+use crate::spec::{EvalSpec, LengthCurriculum, RunSpec, VariantSpec, changes_with_length};
 use burn::tensor::Device;
 use posenc::{EncodingConfig, Facts, PositionsConfig};
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,7 @@ pub fn training(of: Memory, spec: &RunSpec, parameters: u64, task: &TaskSizes) -
         seq_len: train.seq_len,
         encoding: &spec.model.pe,
         positions: &spec.model.positions,
+        mixed: train.length == LengthCurriculum::Mixed,
         parameters,
     };
     // Stages are trained one after the other: the largest counts.
@@ -185,6 +186,8 @@ struct Share<'a> {
     seq_len: usize,
     encoding: &'a EncodingConfig,
     positions: &'a PositionsConfig,
+    /// Whether rows have lengths, and so draws of positions, of their own.
+    mixed: bool,
     parameters: u64,
 }
 
@@ -201,21 +204,28 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they
     // are kept.
     let facts = facts_in(model, share.encoding, model.dropout == 0.0);
-    let kept = match model.attention {
+    // Positions may differ from row to row, and then biases and rotations do; or coordinates alone.
+    let by_row = share.mixed && share.positions.varies(&facts);
+    let bias_kept = match model.attention {
         AttentionKind::Linear => 4.0,
-        _ => facts.bias_kept,
-    } * rows as f64
-        * pairs;
-    // Coordinates may differ from row to row, and then biases do.
-    let alike = if facts.needs_axes() { rows as f64 } else { 1.0 };
+        _ => facts.bias_kept + when(by_row && facts.hooks.logits_bias, 1.0),
+    };
+    let kept = bias_kept * rows as f64 * pairs;
+    let alike = if by_row || facts.needs_axes() {
+        rows as f64
+    } else {
+        1.0
+    };
+    let joined = when(by_row, 3.0 + when(facts.diagonal_network, 11.0));
     let tiled = pairs > SHARED_BIAS as f64
         && model.dropout == 0.0
         && is_tiled(model, &facts, share.positions);
     let bias = when(
         is_materialised(&facts, share.positions) && !tiled,
-        facts.bias_workspace * pairs * alike,
+        (facts.bias_workspace + joined) * pairs * alike,
     );
-    let transform = facts.transform_kept * (model.n_heads * model.head_dim) as f64;
+    let rotated = when(by_row && facts.rotates_qk, 6.5);
+    let transform = (facts.transform_kept + rotated) * (model.n_heads * model.head_dim) as f64;
     let block = tokens * (6.0 * d_model + d_ff + transform) + kept;
     let groups = (tokens / 128.0).ceil().min(8.0);
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
