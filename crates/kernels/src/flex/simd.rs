@@ -108,9 +108,9 @@ pub(crate) use sum_over;
 /// Below this, exp returns 0: its results would soon leave the normal range of `f32`.
 const EXP_FLOOR: f32 = -87.3;
 
-/// Below this, a weight of a softmax is 0. The weights of a row sum to 1, beside which 1.6e-28 is
-/// lost in `f32`. The product of a smaller weight and a gradient may be denormal, and then takes
-/// some hundred cycles: under a steep bias, backward took twice the time at 2,048 tokens.
+/// Below this, backward takes a weight of a softmax for 0. A row of weights sums to 1, beside which
+/// 1.6e-28 is lost in `f32`. The product of a smaller weight and a gradient may be denormal, and
+/// then takes some hundred cycles: at 2,048 tokens backward took twice the time under a steep bias.
 const WEIGHT_FLOOR: f32 = -64.0;
 
 /// Arithmetic on one vector, or on [two in lockstep](Twice).
@@ -150,7 +150,7 @@ pub(crate) trait Lanes: Copy {
         self.exp_or_zero(x, EXP_FLOOR)
     }
 
-    /// `e^x` as a weight of a softmax: 0 below [`WEIGHT_FLOOR`].
+    /// `e^x` as a weight of a softmax in backward: 0 below [`WEIGHT_FLOOR`].
     #[inline(always)]
     fn softmax_weight(self, x: Self::V) -> Self::V {
         self.exp_or_zero(x, WEIGHT_FLOOR)

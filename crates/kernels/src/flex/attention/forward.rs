@@ -61,7 +61,7 @@ impl WithSimd for OnlineSoftmax<'_> {
         let rescale = lanes.exp(lanes.sub(before, shift));
         let mut sum = lanes.zero();
         for x in tile {
-            *x = lanes.softmax_weight(lanes.sub(*x, shift));
+            *x = lanes.exp(lanes.sub(*x, shift));
             sum = lanes.add(sum, *x);
         }
         *total = lanes.fma(*total, rescale, sum);
