@@ -39,7 +39,8 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         } => value.and_then(|value| match key.to_string().as_str() {
             "seeds" => number_of_seeds(&value),
             // A string in the place of a table with `kind`.
-            _ => other_kind(value.trim_matches('"'), key),
+            path if path.ends_with("pe") => other_kind(value.trim_matches('"'), key),
+            _ => None,
         }),
         _ => None,
     };

@@ -191,7 +191,7 @@ impl RunSpec {
     }
 
     /// Positions of a step whose rows have these lengths in tokens and are padded to `seq_len`.
-    /// Where the encoding sees what is drawn, each row has draws of its own, for its own length.
+    /// Each row has its own draw for its own length, unless the encoding cannot see the draw.
     pub fn padded_positions(&self, lengths: &[usize], seq_len: usize, step: u64) -> Positions {
         let model = &self.model;
         let facts = model.pe.facts(&model.transformer.shape());
