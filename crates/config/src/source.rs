@@ -1,6 +1,6 @@
 //! A configuration file, read under bounds, with the overrides applied so far.
 
-use super::diagnostic::{Diagnostic, Location, closest_first, describe_value};
+use super::diagnostic::{Diagnostic, Location, closest, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
 use super::shipped::{SHIPPED, Shipped};
@@ -362,6 +362,15 @@ fn nearby(folder: &Path, wanted: Option<&str>) -> String {
             "`{name}` without a folder and `.toml` is the config of that name which comes with \
              longreach; `longreach new --from {name}` writes it to a file"
         );
+    }
+    // A name without `.toml` may be that of such a config, misspelt.
+    let known: Vec<String> = SHIPPED
+        .iter()
+        .map(|shipped| shipped.name.to_owned())
+        .collect();
+    let bare = wanted.filter(|wanted| Some(*wanted) == stem);
+    if let Some(name) = bare.and_then(|bare| closest(bare, &known)) {
+        return format!("did you mean `{name}`, the config that comes with longreach?");
     }
     const SHOWN: usize = 8;
     const LOOKED_AT: usize = 1000;

@@ -80,6 +80,8 @@ impl Names {
                 .is_some_and(|kind| *kind == label.text)
         };
         let words = match &label.value {
+            // Several keys that vary together: the value is that of the first alone.
+            _ if label.key.contains(',') => label.text.clone(),
             Value::Object(table) => match detail {
                 Detail::Told if is_kind() => self.table(table, "", Detail::Brief),
                 detail => self.table(table, "", detail),
@@ -87,6 +89,12 @@ impl Names {
             Value::Array(items) if items.len() > MOST_NUMBERS => items_in_words(items),
             _ if label.key.ends_with("pe") || label.key.ends_with("kind") => self.kind(&label.text),
             _ => label.text.clone(),
+        };
+        // A stack alone has no name: with its parts it has theirs.
+        let words = if words.is_empty() {
+            label.text.replace('_', " ")
+        } else {
+            words
         };
         text::name(&words, LONGEST)
     }
@@ -272,6 +280,20 @@ mod tests {
         assert_eq!(NAMES.whole(&dape), "DAPE (RoPE, base 9), kernel 3");
         let stack = json!({ "kind": "stack", "parts": [{ "kind": "rope" }, dape] });
         assert_eq!(named(stack, Detail::Brief), "RoPE with DAPE (RoPE)");
+        // Without axes a label holds the kind alone; of keys that vary together, the first value.
+        let label = |key: &str, text: &str, value: Value| Label {
+            key: key.into(),
+            text: text.into(),
+            value,
+        };
+        let alone = label("model.pe", "stack", json!("stack"));
+        assert_eq!(NAMES.label(&alone, Detail::Told), "stack");
+        let zipped = label(
+            "model.pe, train.lr",
+            "rope, 0.003",
+            json!({ "kind": "rope" }),
+        );
+        assert_eq!(NAMES.label(&zipped, Detail::Told), "rope, 0.003");
     }
 
     #[test]

@@ -29,13 +29,21 @@ impl Selected {
         self.candidates.get(self.chosen)
     }
 
-    /// The best of the others.
-    pub fn next(&self) -> Option<&Candidate> {
+    /// The best of the others, and those whose scores equal its own: a record does not hold the
+    /// losses that would order them.
+    pub fn next(&self) -> Vec<&Candidate> {
         let others = self.candidates.iter().enumerate();
         let others = others.filter(|(index, _)| *index != self.chosen);
         let scored = others.filter_map(|(_, other)| Some((other, other.mean()?)));
-        let best = scored.min_by(|a, b| metric::better_first(&self.by, a.1, b.1));
-        best.map(|(candidate, _)| candidate)
+        let scored: Vec<(&Candidate, f64)> = scored.collect();
+        let order = |a: f64, b: f64| metric::better_first(&self.by, a, b);
+        let best = scored
+            .iter()
+            .map(|(_, mean)| *mean)
+            .min_by(|a, b| order(*a, *b));
+        let is_best = |mean: f64| best.is_some_and(|best| order(mean, best) == Ordering::Equal);
+        let best = scored.into_iter().filter(|(_, mean)| is_best(*mean));
+        best.map(|(candidate, _)| candidate).collect()
     }
 
     /// The keys whose chosen value is the smallest or the largest number of those that were tried:
@@ -134,7 +142,15 @@ mod tests {
                 .map(|candidate| candidate.text())
                 .collect()
         };
-        assert_eq!(losses.next().unwrap().text(), "train.lr = 3");
+        assert_eq!(texts(&losses.next()), ["train.lr = 3"]);
+        let tied = [
+            &[Some(0.5), Some(0.5)],
+            &[Some(0.0), Some(0.0)],
+            &[Some(0.0), Some(0.0)],
+        ];
+        let tied = tied.map(|scores| &scores[..]);
+        let tied = selected("exact_match", &tied, 0);
+        assert_eq!(texts(&tied.next()), ["train.lr = 1", "train.lr = 2"]);
         let ranked = [
             "train.lr = 1",
             "train.lr = 3",

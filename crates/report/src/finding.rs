@@ -4,12 +4,14 @@
 use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use records::analysis::learned::InLength;
-use records::analysis::point::{Point, absent_text, estimate_text, point_text};
+use records::analysis::outcome::Reach;
+use records::analysis::point::{Absent, Point, absent_text, estimate_text, point_text};
 use records::analysis::setting::{Method, Setting};
 use records::metric::{self, better_first};
 use records::stats::Estimate;
 use records::text::{and, times};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// Names that a sentence has room for.
 const MOST_NAMED: usize = 3;
@@ -77,7 +79,8 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
     let metric = setting.lead();
     let mut reached: Vec<Reached<'_>> = Vec::new();
     for method in &setting.methods {
-        if let Some(reach) = setting.reach(method) {
+        let is_tested = |reach: &Reach| reach.test_len.is_some() || !reach.is_longest;
+        if let Some(reach) = setting.reach(method).filter(is_tested) {
             let name = match reach.seeds {
                 (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.title),
                 _ => method.title.clone(),
@@ -114,10 +117,15 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
                 true => ("more", "above"),
                 false => ("less", "of"),
             };
+            // Of every method the first length past training at which it was tested.
+            let next = reached.iter().map(|r| next_tested(setting, r.method));
+            let next: BTreeSet<usize> = next.flatten().collect();
+            let next = match (next.len(), next.first()) {
+                (1, Some(len)) => format!("the next tested length, {}", setting.unit_count(*len)),
+                _ => "the next length at which it was tested".into(),
+            };
             format!(
-                "no method holds at the next tested length, {}: its {} there is {sign} than {} \
-                 {than} that at {}",
-                setting.unit_count(setting.longer().next().unwrap_or(longest)),
+                "no method holds at {next}: its {} there is {sign} than {} {than} that at {}",
                 words(metric),
                 share(metric),
                 in_length(setting)
@@ -125,6 +133,15 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
         }
         Some(_) => leaders(setting, longest, &reached),
     }
+}
+
+/// The first length past training at which all runs of a method were tested that learned the task.
+fn next_tested(setting: &Setting<'_>, method: &Method) -> Option<usize> {
+    let is_tested = |len: &usize| {
+        let there = setting.score(method, setting.lead(), *len);
+        !there.absent.contains(&Absent::Missing)
+    };
+    setting.longer().find(is_tested)
 }
 
 /// The methods with the longest reach and the next one. `reached`: longest first, not empty.

@@ -314,9 +314,11 @@ impl dyn Disk + '_ {
         let written = self
             .write_synced(&scratch, bytes)
             .and_then(|()| self.run(Op::Rename(&scratch, path)));
-        if let Err(error) = written {
+        if let Err(mut refused) = written {
             let _ = self.run(Op::RemoveFile(&scratch));
-            return Err(error);
+            // The file that was asked for: nobody knows the name of the scratch file.
+            path.clone_into(&mut refused.path);
+            return Err(refused);
         }
         self.run(Op::SyncDir(directory))
     }

@@ -2,7 +2,7 @@
 //! is not an error and ends no run.
 
 use crate::exit::Failure;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -124,6 +124,38 @@ pub fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// Keeps the words of a table whole where its width has room for them, and those of one column
+/// always: ids and names that people copy and `grep` looks for. Hides columns without a word.
+pub fn keep_words(table: &mut Table, always: usize) {
+    /// Spaces around a cell.
+    const PADDING: usize = 2;
+    let longest = |cell: &Cell| {
+        let content = cell.content();
+        let words = content.split_whitespace().map(|word| word.chars().count());
+        words.max().unwrap_or(0)
+    };
+    let mut words = vec![0; table.column_count()];
+    for row in table.header().into_iter().chain(table.row_iter()) {
+        for (most, cell) in words.iter_mut().zip(row.cell_iter()) {
+            *most = longest(cell).max(*most);
+        }
+    }
+    // Columns have a border between them.
+    let shown = words.iter().filter(|word| **word > 0);
+    let needed: usize = shown.map(|word| word + PADDING + 1).sum();
+    let fits = table
+        .width()
+        .is_none_or(|width| needed <= usize::from(width));
+    for (at, column) in table.column_iter_mut().enumerate() {
+        if words[at] == 0 {
+            column.set_constraint(ColumnConstraint::Hidden);
+        } else if fits || at == always {
+            let width = u16::try_from(words[at] + PADDING).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+        }
+    }
+}
+
 /// Columns of a table where there is no terminal: what `COLUMNS` says, as in other programs, or
 /// 100. Without a bound, a table is as wide as its longest sentences.
 fn piped_width(columns: Option<&str>) -> u16 {
@@ -144,6 +176,40 @@ mod tests {
         for wrong in ["", "3", "-1", "wide", "99999999"] {
             assert_eq!(piped_width(Some(wrong)), 100, "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_of_a_table_stay_whole_where_there_is_room() {
+        use super::{ContentArrangement, Table, keep_words};
+        let shown = |width: u16| {
+            let mut table = Table::new();
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(width);
+            table.set_header(["run", "of the method", "parameters", ""]);
+            table.add_row(["0c44beeb", "learned positions", "197 k", ""]);
+            keep_words(&mut table, 0);
+            table.to_string()
+        };
+        // The rows of 40 columns have room for every word, those of 25 for the ids.
+        let wide = shown(40);
+        for word in ["0c44beeb", "learned", "positions", "parameters", "197"] {
+            assert!(wide.contains(word), "{word}:\n{wide}");
+        }
+        let narrow = shown(25);
+        assert!(
+            narrow.contains("0c44beeb") && !narrow.contains("parameters"),
+            "{narrow}"
+        );
+        // A column without a word is hidden: three are left.
+        assert_eq!(
+            shown(200)
+                .lines()
+                .nth(1)
+                .unwrap()
+                .matches(['|', '┆', '│'])
+                .count(),
+            4
+        );
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub fn tell_unscored(methods: &[Method]) {
     for method in methods {
         let run = method.tried.first().and_then(|tried| tried.runs.first());
         tell(&format!(
-            "{}: none of {} has a {}: its result is not trained",
+            "{}: none of {} has a score in {}: its result is not trained",
             run.map_or_else(String::new, |run| spec::method(&run.job.labels)),
             count(method.tried.len(), "combination"),
             method.by
@@ -135,9 +135,11 @@ fn choice(selected: &Selected) -> String {
     let Some(score) = chosen.mean() else {
         return chosen.text();
     };
-    let next = selected.next().and_then(|next| Some((next, next.mean()?)));
-    let next = next.map_or_else(String::new, |(next, score)| {
-        format!(", then {score:.4} at {}", next.text())
+    let next = selected.next();
+    let texts: Vec<String> = next.iter().map(|next| next.text()).collect();
+    let second = next.first().and_then(|next| next.mean());
+    let next = second.map_or_else(String::new, |score| {
+        format!(", then {score:.4} at {}", texts.join(" or "))
     });
     let edge = match selected.at_edge()[..] {
         [] => String::new(),

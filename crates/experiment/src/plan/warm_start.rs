@@ -185,6 +185,10 @@ fn check_shape(
         (None, None) => return Ok(()),
     };
     let problem = format!("leads to weights of another model: {difference}");
-    let help = format!("set model.{name}, or name another run");
+    let help = match *name {
+        // It follows from the task.
+        "vocab_size" => "train on the task of that run, or name another run".to_owned(),
+        name => format!("set model.{name}, or name another run"),
+    };
     Err(refuse(cell, &problem, &allowed, &help))
 }

@@ -15,7 +15,7 @@ use records::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
 use support::console;
-use support::console::table;
+use support::console::{keep_words, table};
 use support::exit::{Exit, Failure};
 use support::units::{bytes, count, duration, short};
 
@@ -330,6 +330,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
             },
         ]);
     }
+    keep_words(&mut table, 0);
     let left: Vec<&PlanRow> = rows.iter().filter(|row| !row.recorded).collect();
     // An empty sum of floats is -0.
     let seconds = left

@@ -480,8 +480,10 @@ fn beside(root: &Path, name: &str) -> PathBuf {
 /// The summary of a report with the place of its files.
 fn summary(summary: &str, paths: &[PathBuf]) -> String {
     // Pages of single experiments lie beside the one over all.
-    let is_page = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "report.html");
-    let page = paths.iter().find(is_page).or(paths.first());
+    let named = |name: &str| paths.iter().find(|path| path.ends_with(name));
+    let page = named("report.html")
+        .or_else(|| named("report.md"))
+        .or(paths.first());
     let page = page.map_or_else(String::new, |path| {
         format!(
             "\n\nreport: {}",

@@ -10,8 +10,8 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::console::table;
 use support::console::{self, plain};
+use support::console::{keep_words, table};
 use support::exit::{Exit, Failure};
 use support::units::count;
 use sweep::cluster::directory::is_cluster;
@@ -158,6 +158,7 @@ fn render(lines: &[RunLine]) -> String {
                 .to_owned(),
         ]);
     }
+    keep_words(&mut shown, 5);
     let counts = counts_text(&counts(lines.iter().map(|line| line.state)));
     format!("{shown}\n{}: {counts}", count(lines.len(), "run"))
 }

@@ -327,3 +327,30 @@ fn inspect_reads_the_file_of_a_model() {
     let output = run(&llama, &["rope"]);
     exits(&output, 2);
 }
+
+/// The page on claims: its examples are read, and it has every kind.
+#[test]
+fn the_page_on_claims_is_true() {
+    let page = include_str!("../../../../docs/claims.md");
+    let parts = page.split("```toml\n").skip(1);
+    let examples: Vec<&str> = parts
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let claims: records::claims::Claims = toml::from_str(example).unwrap();
+        assert_eq!(claims.check(), Ok(()));
+    }
+    let wrong = json!({ "metric": "m", "kind": "worse", "methods": ["a"], "lengths": [1] });
+    let error = serde_json::from_value::<records::claims::Claim>(wrong)
+        .unwrap_err()
+        .to_string();
+    let kinds = error.split("expected one of ").nth(1).unwrap();
+    for kind in kinds.split(", ") {
+        let kind = kind.trim_end_matches(|c| c != '`');
+        assert!(
+            page.contains(&format!("| {kind}")) || page.contains(&format!(", {kind} |")),
+            "{kind}"
+        );
+    }
+}

@@ -138,7 +138,7 @@ fn a_method_without_any_score_has_no_result() {
     let output = scratch.longreach("run", &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let lines = told(&output);
-    let line = "none of 2 combinations has a loss_nats: its result is not trained";
+    let line = "none of 2 combinations has a score in loss_nats: its result is not trained";
     assert!(lines.contains(line), "{lines}");
     let trained = result(&scratch);
     assert_eq!(trained.len(), 3);
@@ -240,7 +240,7 @@ fn a_chosen_encoding_is_named_and_no_edge() {
     );
     let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
     assert!(
-        !report.contains("unset") && !report.contains("edge]"),
+        !report.contains("not set") && !report.contains("edge]"),
         "{report}"
     );
 }

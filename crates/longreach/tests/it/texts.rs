@@ -285,6 +285,8 @@ fn a_trained_experiment() {
             "scaling = { kind = \"yran\" }",
         ],
         &["eval", "runs/tiny", "--variant", "kind = \"learned\""],
+        &["eval", "runs/tiny", "--variant", ""],
+        &["eval", "runs/tiny", "--variant", "name = \"\""],
         &[
             "eval",
             "runs/tiny",

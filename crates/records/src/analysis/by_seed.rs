@@ -11,13 +11,13 @@ pub struct SeedReach {
     /// The longest test length up to which every score is kept, over the training length: 1 where
     /// the first longer length loses it, 0 for a variant that has lost it in length.
     pub times: f64,
-    /// Whether nothing longer was tested.
+    /// Whether it was tested at no longer length.
     pub is_longest: bool,
 }
 
 impl Setting<'_> {
-    /// The reach of each seed that learned the task, from least to most. A seed without a number at
-    /// a length is left out.
+    /// The reach of each seed that learned the task, from least to most, over the lengths at which
+    /// it was tested. A seed that has no number there for another reason is left out.
     pub fn reach_by_seed(&self, method: &Method) -> Vec<SeedReach> {
         let failed = self.failed(method);
         let runs = self.groups[method.group].runs.iter();
@@ -46,6 +46,9 @@ impl Setting<'_> {
         }
         let mut times = 1.0;
         for len in self.longer() {
+            if value_at(run, &method.variant, metric, len) == Err(Absent::Missing) {
+                continue;
+            }
             if !is_kept(len)? {
                 return Some(SeedReach {
                     times,

@@ -424,7 +424,7 @@ fn difference(variant: &Variant<'_>, found: &[Definition<'_>]) -> Option<(String
             };
             if differs {
                 let key = key.trim_start_matches('.').to_owned();
-                return Some((key, value.cloned().unwrap_or_else(|| "unset".into())));
+                return Some((key, value.cloned().unwrap_or_else(|| "not set".into())));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! to all of them.
 
 use super::groups::Run;
+use super::learned::InLength;
 use super::measure::difference_of;
 use super::point::{Absent, Point, difference_parts, value_at, value_in};
 use super::setting::{Method, Setting};
@@ -72,7 +73,8 @@ impl Setting<'_> {
     }
 
     /// A sentence that counts the methods that are still learning; none where no run was trained
-    /// with half its steps.
+    /// with half its steps, or where no method moves and none has learned the task: a score that
+    /// stays at its floor says nothing.
     pub fn learning_note(&self) -> Option<String> {
         let len = self.in_length.filter(|_| self.has_halves())?;
         let trained = self.methods.iter().filter(|m| !self.is_variant(m));
@@ -95,7 +97,20 @@ impl Setting<'_> {
             format!("{} ({})", number(change), name(&method.title, 60))
         };
         Some(match (still.len(), tested.len()) {
-            (0, _) => format!("No method is still learning: {moves} at most {least}."),
+            (0, all) => {
+                let learned = tested.iter();
+                let learned = learned.filter(|(m, _)| self.converged(m) == InLength::Converged);
+                let which = match learned.count() {
+                    0 => return None,
+                    count if count < all => " that has learned the task",
+                    _ => "",
+                };
+                format!("No method{which} is still learning: {moves} at most {least}.")
+            }
+            (1, 1) => format!(
+                "{} is still learning: {moves} more than {least}.",
+                named(&still[0])
+            ),
             (count, all) if count == all && all > MOST_LISTED => {
                 still.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
                 let ends = [&still[0], &still[all - 1]].map(moved);

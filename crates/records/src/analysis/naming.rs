@@ -225,7 +225,7 @@ fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[Spec], notes:
         let keys = distinguishing(&settings);
         for (at, &member) in members.iter().enumerate() {
             let part = |key: &String| {
-                let value = settings[at].get(key).map_or("unset", String::as_str);
+                let value = settings[at].get(key).map_or("not set", String::as_str);
                 // A hash tells corpora apart by its first digits.
                 let value = if last(key).ends_with("blake3") {
                     short_hash(value)

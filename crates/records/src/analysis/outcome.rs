@@ -9,11 +9,12 @@ use std::cmp::Ordering;
 
 /// How far a method keeps its in-length score.
 pub struct Reach {
-    /// None: not even at the first length past training. Otherwise a test length.
+    /// None: not even at the first length past training at which it was tested. Otherwise a test
+    /// length.
     pub test_len: Option<usize>,
     /// Whether it has the score at the training length: a variant may have lost it there.
     pub in_length: bool,
-    /// Nothing longer was tested.
+    /// It was tested at no longer length.
     pub is_longest: bool,
     /// Runs that learned the task, and runs.
     pub seeds: (usize, usize),
@@ -45,7 +46,10 @@ impl Setting<'_> {
         }
         for len in self.longer() {
             let there = self.score(method, metric, len);
-            // A length that fewer runs have a number for would compare means over different seeds.
+            // Not every run was tested there: of others the mean would be over other seeds.
+            if there.absent.contains(&Absent::Missing) {
+                continue;
+            }
             let kept = there.values.len() == base.values.len()
                 && there
                     .estimate
@@ -71,6 +75,7 @@ impl Setting<'_> {
         };
         match reach.test_len {
             _ if !reach.in_length => "none".into(),
+            None if reach.is_longest => "≥ 1x".into(),
             None => "1x".into(),
             Some(len) if reach.is_longest => format!("≥ {}", self.times(len)),
             Some(len) => self.times(len),

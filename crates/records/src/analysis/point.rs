@@ -9,7 +9,7 @@ use crate::stats::Estimate;
 use std::collections::BTreeSet;
 
 /// Why a run has no number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absent {
     /// The training diverged.
     Diverged,

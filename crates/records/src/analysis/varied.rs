@@ -50,7 +50,7 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
             // A table that was chosen, such as an encoding, is no setting of one value.
             let label = labels.iter().find(|label| label.key == **key);
             let value = settings.get(*key).or(label.map(|label| &label.text));
-            let value = value.map_or("unset", String::as_str);
+            let value = value.map_or("not set", String::as_str);
             let edge = if at_edge.contains(key) { ", edge" } else { "" };
             let last = key.rsplit('.').next().unwrap_or(key);
             format!("{} = {}{edge}", text::name(last, 40), text::name(value, 40))
@@ -67,24 +67,23 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
 
 /// A sentence for each encoding that is in the table with several trainings, none of them chosen on
 /// other rows: the best of them by the score of the table is better than it would be elsewhere.
+/// Evaluations of one training in other ways, such as greedy, are no trainings.
 pub fn tried_notes(groups: &[Group<'_>], setting: &str) -> Vec<String> {
-    let mut by_model: BTreeMap<String, Vec<&Group<'_>>> = BTreeMap::new();
+    let mut by_model: BTreeMap<String, (BTreeSet<String>, BTreeSet<&str>)> = BTreeMap::new();
     for group in groups {
         let of = |key: &str| group.spec.get(key).map(ToString::to_string);
         let same = format!("{:?} {:?}", of("model"), of("task"));
-        by_model.entry(same).or_default().push(group);
+        let (trainings, experiments) = by_model.entry(same).or_default();
+        trainings.insert(format!("{:?}", of("train")));
+        experiments.extend(group.runs.first().map(|run| run.experiment.as_str()));
     }
-    let several: Vec<&Vec<&Group<'_>>> = by_model
+    let several: Vec<usize> = by_model
         .values()
-        .filter(|groups| {
-            let experiments: BTreeSet<&str> = groups
-                .iter()
-                .filter_map(|group| Some(group.runs.first()?.experiment.as_str()))
-                .collect();
-            groups.len() > 1 && experiments.len() == 1
-        })
+        .filter(|(_, experiments)| experiments.len() == 1)
+        .map(|(trainings, _)| trainings.len())
+        .filter(|trainings| *trainings > 1)
         .collect();
-    let most = several.iter().map(|groups| groups.len()).max();
+    let most = several.iter().max();
     let Some(most) = most else {
         return Vec::new();
     };

@@ -4,7 +4,7 @@ use super::length::Length;
 use crate::text;
 use schema::Invalid;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Claims of one or more sources, their published numbers, and other names of their methods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -151,11 +151,26 @@ impl Claims {
                 .map_err(|error| error.within(&format!("claim.{at}")))?;
         }
         for (at, table) in self.published.iter().enumerate() {
+            if table.numbers.is_empty() {
+                let allowed = "one or more numbers";
+                let hint = within_text(&table.source);
+                let error = Invalid::new("numbers", "", "is empty", allowed, &hint);
+                return Err(error.within(&format!("published.{at}")));
+            }
+            let mut seen = BTreeSet::new();
             for (i, number) in table.numbers.iter().enumerate() {
                 let hint = within_text(&number.method);
                 let within = |error: Invalid| error.within(&format!("published.{at}.numbers.{i}"));
                 finite(number.value, &hint).map_err(within)?;
                 number.check_seeds(&hint).map_err(within)?;
+                if !seen.insert((&number.method, number.length)) {
+                    let problem = format!("has two numbers at {}", number.length);
+                    let method = number.method.as_str();
+                    let allowed = "one number of a method at a length";
+                    return Err(within(Invalid::new(
+                        "method", method, &problem, allowed, "",
+                    )));
+                }
             }
         }
         Ok(())
@@ -189,8 +204,31 @@ impl Claim {
         let few = "names too few methods";
         match self.methods.len() {
             0 if !is_comparison => return wrong("methods", few, "one or more names"),
-            0 | 1 if is_comparison => return wrong("methods", few, "two or more names"),
+            0 | 1 if is_comparison => {
+                let allowed = match self.kind {
+                    Kind::Better => "two or more names, or one and `than` with others",
+                    _ => "two or more names",
+                };
+                return wrong("methods", few, allowed);
+            }
             _ => {}
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = self.methods.iter().find(|name| !seen.insert(*name)) {
+            let problem = format!("names {twice:?} twice");
+            return wrong("methods", &problem, "different names");
+        }
+        if let Some(both) = self.than.iter().find(|name| !seen.insert(*name)) {
+            let problem = format!("names {both:?}, which is in `methods` or named before");
+            return wrong("than", &problem, "names of other methods");
+        }
+        if !self.than.is_empty() && !self.kind.has_others() {
+            let problem = "has no meaning in this kind of claim";
+            return wrong(
+                "than",
+                problem,
+                "`than` with better, ratio_below or ratio_above",
+            );
         }
         if self.lengths.is_empty() {
             let allowed = "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"";
@@ -203,7 +241,31 @@ impl Claim {
                 "a number",
             ),
             None => Ok(()),
-            Some(value) => finite(value, &hint),
+            Some(_) if self.kind == Kind::Improves => wrong(
+                "value",
+                "has no meaning in this kind of claim",
+                "no value with improves",
+            ),
+            Some(value) => {
+                finite(value, &hint)?;
+                let (is_inside, allowed) = match self.kind {
+                    Kind::RatioBelow | Kind::RatioAbove | Kind::SpreadBelow => {
+                        (value > 0.0, "a ratio, which is above 0")
+                    }
+                    Kind::HoldsTo => (value > 0.0 && value <= 1.0, "a share above 0 and up to 1"),
+                    _ => return Ok(()),
+                };
+                match is_inside {
+                    true => Ok(()),
+                    false => Err(Invalid::new(
+                        "value",
+                        value,
+                        "is out of range",
+                        allowed,
+                        &hint,
+                    )),
+                }
+            }
         }
     }
 }
@@ -230,6 +292,11 @@ fn within_text(text: &str) -> String {
     }
 }
 impl Kind {
+    /// Whether the kind compares with [`Claim::than`].
+    fn has_others(self) -> bool {
+        matches!(self, Kind::Better | Kind::RatioBelow | Kind::RatioAbove)
+    }
+
     /// Whether the kind compares with [`Claim::value`].
     pub(super) fn has_bound(self) -> bool {
         matches!(

@@ -50,7 +50,7 @@ impl Claims {
                     claim: at,
                     place: String::new(),
                     verdict: Verdict::NotTested,
-                    numbers: Vec::new(),
+                    numbers: vec![untested(&claim.lacks(settings, &self.aliases), "")],
                 });
             }
         }
@@ -58,8 +58,24 @@ impl Claims {
     }
 }
 
+/// No number; `why` is empty where the records lack the method or the length.
+fn untested(what: &str, why: &str) -> Comparison {
+    Comparison {
+        what: text::name(what, 160),
+        words: text::name(what, 160),
+        estimate: None,
+        needed: String::new(),
+        verdict: Verdict::NotTested,
+        mean_agrees: None,
+        impossible: None,
+        shown: String::new(),
+        why: why.to_owned(),
+        bound: None,
+    }
+}
+
 impl Claim {
-    fn is_about(&self, setting: &Setting<'_>) -> bool {
+    pub(super) fn is_about(&self, setting: &Setting<'_>) -> bool {
         is_task(&self.tasks, setting)
             && is_experiment(self.experiment.as_ref(), setting)
             && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
@@ -99,7 +115,7 @@ impl<'s> Evaluation<'s, '_> {
         // NaN is compared with nothing: a kind with a bound and no value is untested.
         let bound = claim.value.unwrap_or(f64::NAN);
         if claim.value.is_none() && claim.kind.has_bound() {
-            return vec![self.untested(&claim.metric, "no `value` is given")];
+            return vec![untested(&claim.metric, "no `value` is given")];
         }
         match claim.kind {
             Kind::Order => self.better(
@@ -130,7 +146,7 @@ impl<'s> Evaluation<'s, '_> {
             Kind::Below => self.score(Needed::AtMost(bound), None),
             Kind::Above => self.score(Needed::AtLeast(bound), None),
             Kind::NearChance => match metric::chance(self.setting.task, &claim.metric) {
-                None => vec![self.untested(&claim.metric, "guessing has no score")],
+                None => vec![untested(&claim.metric, "guessing has no score")],
                 Some(chance) => self.score(Needed::AtMost(bound), Some(chance)),
             },
             Kind::SpreadBelow => self.spread(bound),
@@ -162,24 +178,8 @@ impl<'s> Evaluation<'s, '_> {
             .iter()
             .filter(|l| tested(**l, self.setting).is_empty());
         missing
-            .map(|l| self.untested(&format!("length {l}"), ""))
+            .map(|l| untested(&format!("length {l}"), ""))
             .collect()
-    }
-
-    /// No number; `why` is empty where the records lack the method or the length.
-    fn untested(&self, what: &str, why: &str) -> Comparison {
-        Comparison {
-            what: text::name(what, 160),
-            words: text::name(what, 160),
-            estimate: None,
-            needed: String::new(),
-            verdict: Verdict::NotTested,
-            mean_agrees: None,
-            impossible: None,
-            shown: String::new(),
-            why: why.to_owned(),
-            bound: None,
-        }
     }
 
     /// A comparison of each method and length; a missing method is named once.
@@ -187,7 +187,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             match self.find(name) {
-                None => out.push(self.untested(name, "")),
+                None => out.push(untested(name, "")),
                 Some(method) => out.extend(self.lengths().into_iter().map(|len| of(method, len))),
             }
         }
@@ -209,7 +209,7 @@ impl<'s> Evaluation<'s, '_> {
             }
             missing.extend([a, b].into_iter().filter(|name| self.find(name).is_none()));
         }
-        out.extend(missing.into_iter().map(|name| self.untested(name, "")));
+        out.extend(missing.into_iter().map(|name| untested(name, "")));
         out.extend(self.missing_lengths());
         out
     }
@@ -282,7 +282,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
-                out.push(self.untested(name, ""));
+                out.push(untested(name, ""));
                 continue;
             };
             // Every tested length up to the longest one named, also those between.
@@ -335,10 +335,7 @@ impl<'s> Evaluation<'s, '_> {
             .map(|name| (name, self.find(name)))
             .partition(|m| m.1.is_some());
         let methods: Vec<&Method> = found.into_iter().filter_map(|m| m.1).collect();
-        let mut out: Vec<Comparison> = missing
-            .into_iter()
-            .map(|m| self.untested(m.0, ""))
-            .collect();
+        let mut out: Vec<Comparison> = missing.into_iter().map(|m| untested(m.0, "")).collect();
         if methods.len() > 1 {
             for len in self.lengths() {
                 let what = |of: Name| {
@@ -370,7 +367,7 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
-                out.push(self.untested(name, ""));
+                out.push(untested(name, ""));
                 continue;
             };
             for pair in self.lengths().windows(2) {

@@ -18,6 +18,7 @@
 //! experiment_setting.rs  the settings of each experiment, and methods by name
 //! needed.rs              bounds
 //! evaluate.rs            comparisons of numbers with bounds
+//! lacks.rs               what is missing where no record tests a claim
 //! verdict.rs             verdicts and outcomes
 //! beside.rs              published numbers of single seeds beside ours
 //! correlation.rs         rank correlation with published numbers
@@ -30,6 +31,7 @@ mod claim;
 mod correlation;
 mod evaluate;
 mod experiment_setting;
+mod lacks;
 mod length;
 mod needed;
 mod verdict;

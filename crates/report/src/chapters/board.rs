@@ -171,7 +171,7 @@ fn notes(settings: &[&Setting<'_>]) -> String {
              a method comes first. A: the method with the highest MRR, and all down to the last one \
              by MRR that it is not ahead of in {} % of them; B: the same of the others, and so on. A method that fewer than half of the seeds learned \
              comes after those that did. Ratios: over the score in length. Intervals: {INTERVAL}. \
-             ≥: nothing longer was tested. 1x: lost at the first longer length.{}",
+             ≥: tested at no longer length. 1x: lost at the first longer length.{}",
         100.0 * AHEAD,
         if has_halves {
             " Grey, †: still learning."

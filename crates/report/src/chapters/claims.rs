@@ -29,7 +29,7 @@ const LISTS: [(Verdict, &str, &str); 4] = [
     (
         Verdict::NotTested,
         "not-tested",
-        "Claims that no record is about.",
+        "Claims that no record is about, and what is missing.",
     ),
 ];
 

@@ -204,7 +204,7 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
             rules(columns)
         ),
         notes: format!(
-            "By the leading metric of each setting, means over seeds. ≥: nothing longer was tested. \
+            "By the leading metric of each setting, means over seeds. ≥: tested at no longer length. \
              1x: lost at the first longer length. none: a variant that has not the in-length score \
              of its trained encoding at the training length. Not converged: fewer than half of the \
              seeds learned the task in length. Empty: not run.{}",

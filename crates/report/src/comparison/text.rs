@@ -214,7 +214,7 @@ impl ComparedSetting {
         let mut lines = vec![self.title()];
         lines.extend(self.task.iter().map(|change| {
             let [before, after] =
-                [&change.first, &change.second].map(|value| value.as_deref().unwrap_or("unset"));
+                [&change.first, &change.second].map(|value| value.as_deref().unwrap_or("not set"));
             format!(
                 "another task: {} is {before} in the first, {after} in the second",
                 change.key

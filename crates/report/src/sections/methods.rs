@@ -240,7 +240,7 @@ fn changes(trained: &Value, variant: &Variant<'_>) -> String {
         }
         let shown = values
             .iter()
-            .map(|(len, value)| (*len, value.map_or("unset".into(), |v| v.to_string())));
+            .map(|(len, value)| (*len, value.map_or("none".into(), |v| v.to_string())));
         parts.push(format!(
             "{} = {}",
             key.trim_start_matches('.'),

@@ -69,7 +69,7 @@ fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
     };
     format!(
         "Reach: the longest test length up to which the means of all tested lengths do. ≥: \
-         nothing longer was tested; 1x: lost at the first longer length{}; -: no in-length \
+         tested at no longer length; 1x: lost at the first longer length{}; -: no in-length \
          score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
          averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
          averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \

@@ -43,7 +43,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
                  the score of the next best less that of the chosen one.",
                 match metric::find(&first.by).is_some_and(|def| def.name == metric::LOSS_NATS) {
                     true => "",
-                    false => "Where scores are equal, the lower loss decides. ",
+                    false => "Of equal scores the lower loss was chosen. ",
                 }
             ),
             columns: columns(&["method", "chosen", "score", "next best", "its score", "gap"]),
@@ -69,7 +69,15 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 }
 
 fn row(group: &Group<'_>, selected: &Selected) -> Vec<Cell> {
-    let values = |candidate: Option<&Candidate>| candidate.map_or("-".into(), shown);
+    let values = |all: &[&Candidate]| match all {
+        [] => "-".to_owned(),
+        all => all
+            .iter()
+            .map(|one| shown(one))
+            .collect::<Vec<_>>()
+            .join(" or "),
+    };
+    let next = selected.next();
     let score = |score: Option<f64>| score.map_or("-".into(), |score| number(selected, score));
     let chosen = selected.chosen();
     let edge = match (
@@ -80,17 +88,15 @@ fn row(group: &Group<'_>, selected: &Selected) -> Vec<Cell> {
         (true, None) => " (the first: none has a score)",
         (true, Some(_)) => "",
     };
-    let (best, next) = (
-        chosen.and_then(Candidate::mean),
-        selected.next().and_then(Candidate::mean),
-    );
-    let moves = best.zip(next).map(|(best, next)| next - best);
+    let best = chosen.and_then(Candidate::mean);
+    let second = next.first().and_then(|next| next.mean());
+    let moves = best.zip(second).map(|(best, second)| second - best);
     vec![
         group.named.title.as_str().into(),
-        (values(chosen) + edge).into(),
+        (values(chosen.as_slice()) + edge).into(),
         score(best).into(),
-        values(selected.next()).into(),
-        score(next).into(),
+        values(&next).into(),
+        score(second).into(),
         moves.map_or("-".into(), |by| format!("{by:+.4}")).into(),
     ]
 }

@@ -547,6 +547,84 @@ fn claims_are_read_strictly() {
         ("claim.0.lengths", "is empty")
     );
     assert_eq!(good.check(), Ok(()));
+    // Keys that a kind does not use, names given twice, bounds that mean nothing.
+    let of = |more: Value| {
+        let mut all = json!({ "kind": "below", "methods": ["a"], "lengths": [1], "value": 1 });
+        let more = more.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(more);
+        check(all).key
+    };
+    for (more, key) in [
+        (json!({ "than": ["b"] }), "than"),
+        (json!({ "methods": ["a", "b", "a"] }), "methods"),
+        (json!({ "kind": "better", "than": ["b", "a"] }), "than"),
+        (json!({ "kind": "better", "than": ["b", "b"] }), "than"),
+        (json!({ "kind": "ratio_below", "value": -3 }), "value"),
+        (json!({ "kind": "holds_to", "value": 3 }), "value"),
+        (json!({ "kind": "improves" }), "value"),
+    ] {
+        assert_eq!(of(more.clone()), format!("claim.0.{key}"), "{more}");
+    }
+    let one = check(json!({ "kind": "better", "methods": ["a"], "lengths": [1] }));
+    assert_eq!(
+        one.allowed,
+        "two or more names, or one and `than` with others"
+    );
+    let mut twice = published();
+    let number = twice.published[0].numbers[0].clone();
+    twice.published[0].numbers.push(number);
+    let key = twice.check().unwrap_err().key;
+    assert!(
+        key.starts_with("published.0.numbers.") && key.ends_with(".method"),
+        "{key}"
+    );
+    twice.published[0].numbers.clear();
+    assert_eq!(twice.check().unwrap_err().key, "published.0.numbers");
+}
+
+#[test]
+fn a_claim_that_is_not_tested_says_what_is_missing() {
+    let records = three();
+    let missing = |more: Value| {
+        let mut all = json!({ "kind": "below", "methods": ["a"], "lengths": [32], "value": 1 });
+        let more = more.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(more);
+        let outcomes = claims(vec![claim(all)]).evaluate(&records);
+        assert_eq!(outcomes[0].verdict, Verdict::NotTested);
+        outcomes[0].numbers[0].text()
+    };
+    let task = &records[0].task.kind;
+    for (more, text) in [
+        (
+            json!({ "experiment": "other" }),
+            format!(
+                "no experiment \"other\"; the records have {}",
+                records[0].experiment
+            ),
+        ),
+        (
+            json!({ "tasks": ["texts"] }),
+            format!("no task [\"texts\"]; the records have {task}"),
+        ),
+        (
+            json!({ "train_lens": [99] }),
+            "not trained at [99]; the records have 16".into(),
+        ),
+        (
+            json!({ "metric": "perplexities" }),
+            "no metric \"perplexities\"; the records have exact_match".into(),
+        ),
+        (
+            json!({ "methods": ["a", "aa"] , "kind": "spread_below" }),
+            "no method \"aa\"; the records have a, b, c".into(),
+        ),
+        (
+            json!({ "lengths": ["3.5x"] }),
+            "not tested at 3.5x; tested at 8, 16, 32, 64".into(),
+        ),
+    ] {
+        assert_eq!(missing(more.clone()), text, "{more}");
+    }
 }
 
 fn published() -> Claims {

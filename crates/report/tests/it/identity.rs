@@ -276,7 +276,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
         names(&positions),
         [
             "lr = 0.003 [model.positions.kind = randomized]",
-            "lr = 0.003 [model.positions.kind = unset]"
+            "lr = 0.003 [model.positions.kind = not set]"
         ]
     );
     let decode = [("eval/decode", json!("greedy"))];
@@ -284,7 +284,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
         names(&decode),
         [
             "lr = 0.003 [eval.decode = greedy]",
-            "lr = 0.003 [eval.decode = unset]"
+            "lr = 0.003 [eval.decode = not set]"
         ]
     );
     let seed = [("eval/seed", json!(7))];
@@ -496,7 +496,7 @@ fn later_evaluations_add_rows_to_their_runs() {
     let with = methods(&[records.clone(), vec![greedy.clone()]].concat());
     assert!(
         with.contains(&"rope [eval.decode = greedy]".into())
-            && with.contains(&"rope [eval.decode = unset]".into()),
+            && with.contains(&"rope [eval.decode = not set]".into()),
         "{with:?}"
     );
     greedy.model.weights_blake3 = hex("other weights");

@@ -68,6 +68,18 @@ fn both() -> (Vec<RunRecord>, Vec<RunRecord>) {
 }
 
 #[test]
+fn a_score_at_its_floor_is_not_called_learned() {
+    let note = |scores: [f64; 4]| {
+        let runs = crate::common::scores(&[("a", &[scores; 2])]);
+        let halves: Vec<RunRecord> = runs.iter().map(|run| half(run, 0.0)).collect();
+        let all: Vec<RunRecord> = runs.into_iter().chain(halves).collect();
+        report(&all, &[], &spec(&[])).unwrap().summary
+    };
+    assert!(!note([0.0; 4]).contains("still learning"));
+    assert!(note([1.0; 4]).contains("No method is still learning"));
+}
+
+#[test]
 fn a_narrow_terminal_gets_the_means_without_their_intervals() {
     let (results, _) = both();
     let of = |width| {

@@ -1165,6 +1165,56 @@ fn reach_and_area_by_hand() {
 }
 
 #[test]
+fn reach_leaves_out_lengths_that_were_not_tested() {
+    let without = |method: &str, len: usize, mut records: Vec<RunRecord>| {
+        let of = |run: &&mut RunRecord| run.labels[0].text == method;
+        let runs = records.iter_mut().filter(of);
+        runs.for_each(|run| run.evals.retain(|row| row.test_len != len));
+        records
+    };
+    let shown = |records: &[RunRecord]| {
+        let report = report(records, &[], &spec()).unwrap();
+        let table = cells(&text(&report, "report.md"), "Reach");
+        ([table[1][1].clone(), table[2][1].clone()], report.summary)
+    };
+    let all = |b: [f64; 4]| scores(&[("a", &[[1.0, 1.0, 0.5, 0.5]; 2]), ("b", &[b; 2])]);
+    // b was not tested at 32 and keeps its score at 64.
+    let (reach, summary) = shown(&without("b", 32, all([1.0; 4])));
+    assert_eq!(reach, ["1x", "≥ 4x (64)"]);
+    assert!(summary.contains("b holds up to 64"), "{summary}");
+    // Both are lost at the first length past training at which they were tested.
+    let (reach, summary) = shown(&without("b", 32, all([1.0, 1.0, 1.0, 0.5])));
+    assert_eq!(reach, ["1x", "1x"]);
+    let sentence = "no method holds at the next length at which it was tested";
+    assert!(summary.contains(sentence), "{summary}");
+    // Nothing longer was tested of b: nothing is said of it.
+    let (reach, summary) = shown(&without("b", 32, without("b", 64, all([1.0; 4]))));
+    assert_eq!(reach, ["1x", "≥ 1x"]);
+    assert!(
+        summary.contains("no method holds at the next tested length, 32"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn another_evaluation_is_no_other_training() {
+    let one = scores(&[("a", &[[1.0; 4]; 2])]);
+    let mut greedy = one.clone();
+    for run in &mut greedy {
+        run.spec["eval"]["decode"] = "greedy".into();
+        run.run_id = hex(&format!("greedy {}", run.run_id));
+    }
+    let both: Vec<RunRecord> = one.iter().chain(&greedy).cloned().collect();
+    let notes = |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md");
+    assert!(!notes(&both).contains("trainings each"));
+    for run in &mut greedy {
+        run.spec["train"]["steps"] = 7.into();
+    }
+    let both: Vec<RunRecord> = one.into_iter().chain(greedy).collect();
+    assert!(notes(&both).contains("1 model is here with up to 2 trainings each"));
+}
+
+#[test]
 fn differences_are_paired_by_seed() {
     // The scores of seeds differ by far more than the methods do; the differences are 0.1, 0.1 and
     // 0.1 at 32.

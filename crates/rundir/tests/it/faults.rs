@@ -117,7 +117,8 @@ fn failures_name_their_place_and_what_to_do() {
         .to_string();
     assert!(
         said.contains("cannot write")
-            && said.contains(".record.json.")
+            && said.contains("record.json:")
+            && !said.contains("scratch")
             && said.contains("(8 bytes)")
             && said.contains("make room"),
         "{said}"

@@ -235,8 +235,8 @@ fn check_any(train: &Part, valid: &Part, files: &[Found]) -> Result<(), TaskErro
         return Ok(());
     }
     let problem = format!(
-        "the corpus is empty: {} files with 0 bytes together",
-        files.len()
+        "the corpus is empty: no byte in {}",
+        files_in_words(files.len())
     );
     Err(TaskError::Input {
         path: files.first().map(|f| f.path.clone()),

@@ -27,7 +27,7 @@ const START: usize = 4096;
 const BINARY: FirstBytes = format(
     b"",
     "binary data",
-    "level = \"u16\", \"u32\" or \"u64\" reads token ids, `iconv -t UTF-8` prints text as UTF-8",
+    "level = \"u16\", \"u32\" or \"u64\" reads token ids, `iconv -f LATIN1 -t UTF-8 FILE` prints Latin-1 text as UTF-8",
 );
 const TO_UTF_8: &str = "`iconv -f UTF-16 -t UTF-8 FILE` prints it as UTF-8";
 

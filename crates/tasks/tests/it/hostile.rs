@@ -82,7 +82,7 @@ fn too_little_text() {
     let at = |name: &str| dir.path().join(name);
     assert_eq!(
         refused(build("empty", dir.path()), &at("empty")),
-        "the corpus is empty: 1 files with 0 bytes together"
+        "the corpus is empty: no byte in 1 file"
     );
     assert!(refused(build("d/*", dir.path()), &at("d/empty")).contains("empty"));
     assert_eq!(

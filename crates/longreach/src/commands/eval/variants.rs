@@ -43,6 +43,9 @@ pub fn variants(
         let (pe, positions) = trained
             .resolve(&asked)
             .map_err(|refusal| argument.refused(refusal))?;
+        if positions.is_empty() && pe.iter().all(|pe| *pe == spec.model.pe) {
+            return Err(argument.fail("changes nothing of the trained encoding", SYNTAX));
+        }
         let name = argument.name(&table, &variants)?;
         let shape = spec.model.transformer.shape();
         // Parts of the trained encoding that the variant no longer has are worth a note.
@@ -208,8 +211,8 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     // Keys of the variant are taken out first; what is left are keys of the encoding.
     let name = match table.remove("name") {
         None => None,
-        Some(Value::String(name)) => Some(name),
-        Some(_) => return Err("`name` must be a text".to_owned()),
+        Some(Value::String(name)) if !name.trim().is_empty() => Some(name),
+        Some(_) => return Err("`name` must be a text that is not empty".to_owned()),
     };
     let positions = match table.remove("positions") {
         None => None,

@@ -261,6 +261,9 @@ fn files_that_cannot_be_read() {
     let missing = "error: no such file\n  --> DIR/rop.toml\n   = help: configurations in DIR: \
                    rope.toml, alibi.toml";
     assert_eq!(message(&folder.path().join("rop.toml")), missing);
+    let misspelt = "error: no such file\n  --> DIR/quickstrt\n   = help: did you mean \
+                    `quickstart`, the config that comes with longreach?";
+    assert_eq!(message(&folder.path().join("quickstrt")), misspelt);
     let nowhere = "error: no such file\n  --> DIR/no/x.toml\n   = help: there is no folder DIR/no";
     assert_eq!(message(&folder.path().join("no/x.toml")), nowhere);
     let given = "error: this is a folder, not a configuration file\n  --> DIR\n   = help: \

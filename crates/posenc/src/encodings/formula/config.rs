@@ -309,7 +309,7 @@ impl FormulaConfig {
                         format!("is {value} at d = {d}, t = {t} in head {head} of layer {layer}"),
                         "a number, or -inf for a pair that is hidden",
                         if d == 0.0 {
-                            "log(1 + d) is defined at d = 0, log(d) and 1 / d are not"
+                            "log(1 + d) is defined at d = 0, 1 / d is not"
                         } else {
                             "min(x, 1e9) and max(x, 0) keep a value inside what is defined"
                         },
