@@ -122,6 +122,44 @@ pub(super) fn blind_notes(runs: &[PlannedRun]) -> Vec<String> {
     notes
 }
 
+/// What a sweep could leave out: variants of no run, variants that change nothing, and test lengths
+/// that are all past the training length, so that nothing says whether the task was learned.
+pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String> {
+    let specs = || runs.iter().map(|run| &run.job.spec);
+    let mut notes = Vec::new();
+    for name in variants.iter().filter(|name| *name != TRAINED) {
+        let of = specs()
+            .filter_map(|spec| Some((spec, spec.eval.variants.iter().find(|v| v.name == *name)?)));
+        let of: Vec<(&RunSpec, &VariantSpec)> = of.collect();
+        let changes = |(spec, variant): &(&RunSpec, &VariantSpec)| {
+            !variant.positions.is_empty() || variant.pe.iter().any(|pe| *pe != spec.model.pe)
+        };
+        if of.is_empty() && !runs.is_empty() {
+            notes.push(format!(
+                "variant `{name}` is of no run: no trained encoding has its `when`"
+            ));
+        } else if !of.is_empty() && !of.iter().any(changes) {
+            notes.push(format!(
+                "variant `{name}` changes nothing of the trained encoding"
+            ));
+        }
+    }
+    let is_past = |spec: &RunSpec| {
+        spec.eval
+            .test_lens
+            .iter()
+            .all(|len| *len > spec.train.train_len)
+    };
+    if let Some(spec) = specs().find(|spec| is_past(spec)) {
+        notes.push(format!(
+            "no test length is at most the training length, {}: nothing will say whether the task \
+             was learned there, so the report says nothing about longer lengths",
+            spec.train.train_len
+        ));
+    }
+    notes
+}
+
 /// A training under a scaling that does nothing at the training length.
 pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
     let pe = serde_json::to_value(&run.job.spec.model.pe).ok()?;

@@ -5,7 +5,9 @@ use super::check::{check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
-use super::notes::{DroppedEncodings, blind_notes, unscaled_logits_note, unscaled_note};
+use super::notes::{
+    DroppedEncodings, blind_notes, idle_notes, unscaled_logits_note, unscaled_note,
+};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::select;
@@ -291,6 +293,7 @@ impl Planner {
         }
         notes.extend(self.unsupported.clone());
         notes.extend(blind_notes(&plan.runs));
+        notes.extend(idle_notes(&plan.variants, &plan.runs));
         notes
     }
 

@@ -108,6 +108,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .as_deref()
         .and_then(|from| Shipped::named(from.as_ref()));
     let name = name.as_deref().or(from.as_deref()).unwrap_or_default();
+    // Some give the name of the file.
+    let name = name.strip_suffix(".toml").unwrap_or(name);
     let text = match shipped {
         Some(shipped) => renamed(shipped, name)?,
         None => fitting(name, task, pe)?,

@@ -70,6 +70,9 @@ fn a_config_that_comes_with_the_program_runs_by_its_name() {
     assert!(report.join("report.html").is_file());
     // The same runs as those of the file.
     exits(&run(&["new", "--from", "quickstart"]), 0);
+    // The name of a file is that of its experiment.
+    exits(&run(&["new", "mine.toml"]), 0);
+    assert!(place.path().join("mine.toml").is_file());
     let again = run(&[&["run", "quickstart.toml"], &small[..]].concat());
     exits(&again, 0);
     assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));

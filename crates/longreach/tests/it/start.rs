@@ -337,6 +337,33 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
 }
 
 #[test]
+fn what_a_sweep_could_leave_out_is_noted() {
+    let scratch = Scratch::with(TINY);
+    let notes = |keys: &[&str]| {
+        let keys = [
+            &["axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"alibi\"}]"],
+            keys,
+        ]
+        .concat();
+        let output = scratch.longreach("check", &keys);
+        exits(&output, 0);
+        stderr(&output)
+    };
+    let variant = |keys: &str| format!("eval.variants=[{{name=\"v\",{keys}}}]");
+    let said = notes(&[&variant("when={kind=\"rope\",base=500.0},set={base=9.0}")]);
+    assert!(said.contains("variant `v` is of no run"), "{said}");
+    let said = notes(&[&variant("when={kind=\"rope\"},set={base=10000.0}")]);
+    assert!(said.contains("variant `v` changes nothing"), "{said}");
+    let said = notes(&[&variant("when={kind=\"rope\"},set={base=9.0}")]);
+    assert!(!said.contains("variant `v`"), "{said}");
+    let said = notes(&["eval.variants=[]", "eval.test_lens=[64]"]);
+    assert!(
+        said.contains("no test length is at most the training length"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_scaling_that_trains_plain_rope_is_noted() {
     let scratch = Scratch::with(TINY);
     let axis = "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"rope\",scaling={kind=\"linear\"}},{kind=\"rope\",scaling={kind=\"linear\",factor=2}}]";

@@ -72,6 +72,13 @@ impl Setting<'_> {
         estimate.is_some_and(|change| change.mean.abs() > STILL_LEARNING)
     }
 
+    /// Whether every method is still learning: a mark on all of them tells none apart.
+    pub fn are_all_still_learning(&self) -> bool {
+        self.methods
+            .iter()
+            .all(|method| self.is_still_learning(method))
+    }
+
     /// A sentence that counts the methods that are still learning; none where no run was trained
     /// with half its steps, or where no method moves and none has learned the task: a score that
     /// stays at its floor says nothing.

@@ -50,10 +50,14 @@ fn figure(setting: &Setting<'_>, len: usize) -> Figure {
             setting.name,
             if is_ratio { INTERVAL } else { SHARE_INTERVAL }
         ),
-        notes:
-            "Grey: still learning. No number: not learned in length, or not tested. A line that \
-                ends at the edge goes on."
-                .into(),
+        notes: format!(
+            "{} No number: not learned in length, or not tested. A line that ends at the edge \
+             goes on.",
+            match setting.are_all_still_learning() {
+                true => "All methods are still learning.",
+                false => "Grey: still learning.",
+            }
+        ),
         plot: Drawing::Dots(Dots {
             title: format!("{metric} at {times} the training length"),
             subtitle: setting.name.clone(),
@@ -77,6 +81,6 @@ fn dot(setting: &Setting<'_>, method: &Method, len: usize) -> Dot {
         mean: point.estimate.map_or(f64::NAN, |e| e.mean),
         interval: point.estimate.and_then(|e| e.interval),
         seeds: point.values.iter().map(|(_, value)| *value).collect(),
-        is_muted: setting.is_still_learning(method),
+        is_muted: setting.is_still_learning(method) && !setting.are_all_still_learning(),
     }
 }

@@ -39,11 +39,15 @@ fn figure(setting: &Setting<'_>) -> Figure {
         })
         .collect();
     let (mut colours, colours_are) = colours(metric, &means);
-    let mut learning = "";
-    for (row, method) in colours.iter_mut().zip(&setting.methods) {
-        if setting.is_still_learning(method) {
-            row.fill(f64::NAN);
-            learning = ", or still learning";
+    let mut learning = "Grey: no number.";
+    if setting.are_all_still_learning() {
+        learning = "Grey: no number. All methods are still learning.";
+    } else {
+        for (row, method) in colours.iter_mut().zip(&setting.methods) {
+            if setting.is_still_learning(method) {
+                row.fill(f64::NAN);
+                learning = "Grey: no number, or still learning.";
+            }
         }
     }
     let text = |value: &f64| cell(metric, *value);
@@ -76,8 +80,7 @@ fn figure(setting: &Setting<'_>) -> Figure {
             setting.name
         ),
         notes: format!(
-            "Grey: no number{learning}. A method that has not learned its task in length is drawn \
-             like the others."
+            "{learning} A method that has not learned its task in length is drawn like the others."
         ),
         plot: Drawing::Grids(plot),
         metric: None,
@@ -87,7 +90,7 @@ fn figure(setting: &Setting<'_>) -> Figure {
 /// What the rows are values of.
 fn axis<'s>(setting: &'s Setting<'_>) -> &'s str {
     match setting.axes.as_str() {
-        "" => "method",
+        "" | "pe" => "method",
         axes => axes,
     }
 }
