@@ -234,20 +234,24 @@ impl Claim {
             let allowed = "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"";
             return wrong("lengths", "is empty", allowed);
         }
+        self.check_value(&hint)
+    }
+
+    /// Checks that a bound is there where the kind has one, and can be met.
+    fn check_value(&self, hint: &str) -> Result<(), Invalid> {
+        let wrong =
+            |problem: &str, allowed: &str| Err(Invalid::new("value", "", problem, allowed, hint));
         match self.value {
-            None if self.kind.has_bound() => wrong(
-                "value",
-                "is missing: this kind of claim has a bound",
-                "a number",
-            ),
+            None if self.kind.has_bound() => {
+                wrong("is missing: this kind of claim has a bound", "a number")
+            }
             None => Ok(()),
             Some(_) if self.kind == Kind::Improves => wrong(
-                "value",
                 "has no meaning in this kind of claim",
                 "no value with improves",
             ),
             Some(value) => {
-                finite(value, &hint)?;
+                finite(value, hint)?;
                 let (is_inside, allowed) = match self.kind {
                     Kind::RatioBelow | Kind::RatioAbove | Kind::SpreadBelow => {
                         (value > 0.0, "a ratio, which is above 0")
@@ -262,7 +266,7 @@ impl Claim {
                         value,
                         "is out of range",
                         allowed,
-                        &hint,
+                        hint,
                     )),
                 }
             }
