@@ -26,7 +26,7 @@ test_lens = [8]
 const RECORDED: [(&str, &str); 18] = [
     ("001-quickstart/experiment.toml", "e51f7611ba57d1e1"),
     ("002-catalogue/experiment.toml", "0274f6304cec4a36"),
-    ("003-theta-base/experiment.toml", "e519912621698f57"),
+    ("003-theta-base/experiment.toml", "f62745762e5a1af2"),
     ("004-rope-scaling/experiment.toml", "0818e3de51fba2f9"),
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
     ("006-tasks/experiment.toml", "2384e1d50b78dd9c"),
