@@ -255,7 +255,7 @@ fn whole(fragment: &str) -> Vec<String> {
         // Heads as wide as those of published models.
         return vec![format!("{BASE}{MODEL}head_dim = 256\n{fragment}")];
     }
-    // Claims are no configs; their page has a test of its own.
+    // Claims are not configs; another test reads their page.
     if ["[[claim]]", "[[published]]", "[aliases]"]
         .iter()
         .any(|start| fragment.starts_with(start))
