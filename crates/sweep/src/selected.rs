@@ -9,15 +9,13 @@ use experiment::runs_on_disk::kept_configs;
 use experiment::spec;
 use records::RunRecord;
 use records::record::Selected;
+use records::store::SELECTION_FILE;
 use std::collections::BTreeSet;
 use std::path::Path;
 use support::console::tell;
 use support::exit::{Exit, Failure};
 use support::signals;
 use support::units::count;
-
-/// File beside the runs of an experiment: the records of the sweep that values were chosen by.
-pub const SELECTION_FILE: &str = "selection.jsonl";
 
 /// Bins of the loss by position that records of a sweep keep there.
 const BINS: usize = 16;

@@ -9,7 +9,7 @@ use crate::runs_on_disk::integrity::contradiction;
 use crate::spec::Job;
 use records::compare::disagreement;
 use records::record::EvalStatus;
-use records::store::{EVALS_DIR, record_text};
+use records::store::{EVALS_DIR, SELECTION_FILE, record_text};
 use records::{Conflict, RecordLocation, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
@@ -74,8 +74,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads files as `longreach gather` writes them, or records of single runs. `numbers` checks
-    /// records without a seal.
+    /// Reads files as `longreach gather` writes them, each with the records of its sweep beside it,
+    /// or records of single runs. `numbers` checks records without a seal.
     ///
     /// # Errors
     ///
@@ -83,21 +83,23 @@ impl Recorded {
     /// version, if a record does not match its seal, or if a run is recorded twice with different
     /// numbers. The message names file and line.
     pub fn read(files: &[PathBuf], numbers: ProblemOf) -> Result<Self, Failure> {
-        let mut recorded = Self {
-            files: files.to_vec(),
-            numbers: Some(numbers),
-            ..Self::default()
-        };
         for file in files {
             refuse_other(file)?;
         }
+        let files = with_sweeps(files);
+        let mut recorded = Self {
+            files: files.clone(),
+            numbers: Some(numbers),
+            ..Self::default()
+        };
         if files.is_empty() {
             return Ok(recorded);
         }
-        let (found, excluded) = records::store::read_files(files).map_err(|error| match error {
-            StoreError::Conflicts(_) => Failure::input(format!("--recorded: {error}")),
-            error => refused(error, "take a file that `longreach gather` wrote"),
-        })?;
+        let (found, excluded) =
+            records::store::read_files(&files).map_err(|error| match error {
+                StoreError::Conflicts(_) => Failure::input(format!("--recorded: {error}")),
+                error => refused(error, "take a file that `longreach gather` wrote"),
+            })?;
         if let Some(bad) = excluded.first() {
             let (path, line) = (bad.path.clone(), bad.line);
             let problem = format!("{}: {}", RecordLocation { path, line }, bad.reason);
@@ -301,6 +303,20 @@ fn refused(problem: impl std::fmt::Display, help: &str) -> Failure {
     Failure::input(format!(
         "--recorded: {problem}\n  = allowed: {allowed}\n  = help: {help}"
     ))
+}
+
+/// The files, and the records of sweeps that `longreach gather` wrote beside them.
+fn with_sweeps(files: &[PathBuf]) -> Vec<PathBuf> {
+    let beside: BTreeSet<PathBuf> = files
+        .iter()
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+        .map(|file| file.with_file_name(SELECTION_FILE))
+        .filter(|file| file.is_file() && !files.contains(file))
+        .collect();
+    files.iter().cloned().chain(beside).collect()
 }
 
 /// Refuses what is no file, and what is no text. `--recorded` takes all that follows it, also a

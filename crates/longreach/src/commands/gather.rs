@@ -1,14 +1,13 @@
 //! `longreach gather`: the records of many runs in one file.
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
-use records::store::gather_found;
+use records::store::{SELECTION_FILE, gather_found};
 use records::{Found, RunRecord, StoreError, read_jsonl};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::units::count;
-use sweep::selected::SELECTION_FILE;
 
 /// Write the records of many runs into one file, one per line
 #[derive(Debug, clap::Args)]

@@ -353,6 +353,17 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let beside = out.with_file_name("selection.jsonl");
     let swept = read_jsonl(&beside).unwrap();
     assert_eq!(swept.records.len(), 12);
+    // `--recorded` reads both files, whichever of them are named.
+    let there = Scratch::with(CONFIG);
+    for files in [vec![&out], vec![&out, &beside]] {
+        let mut arguments = vec!["--json", "--recorded"];
+        arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+        let output = there.longreach("check", &arguments);
+        exits(&output, 0);
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut runs = plan["runs"].as_array().unwrap().iter();
+        assert!(runs.all(|run| run["recorded"] == true), "{plan}");
+    }
     let gather = |out: &Path| {
         let mut gather = crate::common::longreach();
         gather.arg("gather").arg(scratch.runs().join("chosen"));

@@ -19,6 +19,10 @@ pub const MAX_JSONL_BYTES: u64 = 1 << 30;
 /// Directory inside a run's directory with the records of later evaluations, one file each.
 pub const EVALS_DIR: &str = "evals";
 
+/// File beside the runs of an experiment, and beside gathered results: the records of the sweep
+/// that values were chosen by.
+pub const SELECTION_FILE: &str = "selection.jsonl";
+
 /// Levels of directories searched below a root: enough for every layout, and a bound against
 /// loops.
 pub const MAX_DEPTH: usize = 6;

@@ -15,7 +15,7 @@ mod write;
 
 pub use found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_DEPTH, MAX_JSONL_BYTES, MAX_RECORD_BYTES,
-    Placed, RECORD_FILE, RecordLocation, StoreError,
+    Placed, RECORD_FILE, RecordLocation, SELECTION_FILE, StoreError,
 };
 pub use read::read_record;
 pub use search::{find_records, find_records_within, read_files, read_jsonl};

@@ -4,12 +4,11 @@ use super::Findings;
 use experiment::runs_on_disk::files::{RECORD_FILE, is_of_pytorch};
 use experiment::runs_on_disk::integrity::contradiction;
 use records::compare::disagreement;
-use records::store::read_files;
+use records::store::{SELECTION_FILE, read_files};
 use records::{RunRecord, read_record};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::units::count;
-use sweep::selected::SELECTION_FILE;
 
 /// The files of the experiments that some runs are of, below the directories that were asked for.
 pub(super) fn files(directories: &[PathBuf], runs: &[PathBuf]) -> BTreeSet<PathBuf> {
