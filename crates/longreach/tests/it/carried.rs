@@ -23,13 +23,12 @@ test_lens = [8]
 "#;
 
 /// The first run of a config of every experiment. Most of them read the default text.
-const RECORDED: [(&str, &str); 18] = [
+const RECORDED: [(&str, &str); 17] = [
     ("001-quickstart/experiment.toml", "e51f7611ba57d1e1"),
     ("002-catalogue/experiment.toml", "0274f6304cec4a36"),
     ("003-theta-base/experiment.toml", "f62745762e5a1af2"),
     ("004-rope-scaling/experiment.toml", "0818e3de51fba2f9"),
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
-    ("006-tasks/experiment.toml", "2384e1d50b78dd9c"),
     ("007-randomized/experiment.toml", "fcd0e9975e177de5"),
     ("008-linear-attention/experiment.toml", "7c040c1db7e878aa"),
     ("009-norms/experiment.toml", "32ee19a4f8ee7b05"),
