@@ -1,5 +1,9 @@
 //! The positions of a published model: from the `config.json` of transformers to an encoding.
 
+mod types;
+
+use posenc::encodings::AlibiConfig;
+use posenc::{EncodingConfig, ModelShape};
 use serde_json::{Map, Value, json};
 
 /// What a `config.json` says about positions, as keys of `longreach inspect`.
@@ -77,60 +81,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a value must be, whether one is, and the keys that are read so.
-type Kind = (&'static str, fn(&Value) -> bool, &'static str);
-
-const KINDS: [Kind; 8] = [
-    (
-        "a whole number above 0",
-        |value| value.as_u64().is_some_and(|size| size > 0),
-        "hidden_size n_embd d_model num_attention_heads n_head n_heads num_heads num_hidden_layers \
-         n_layer n_layers num_layers head_dim",
-    ),
-    (
-        "a whole number",
-        Value::is_u64,
-        "qk_rope_head_dim qk_nope_head_dim rotary_dim sliding_window no_rope_layer_interval \
-         max_position_embeddings original_max_position_embeddings n_positions max_seq_len \
-         relative_attention_num_buckets relative_attention_max_distance",
-    ),
-    (
-        "a number above 0",
-        |value| value.as_f64().is_some_and(|number| number > 0.0),
-        "rope_theta rotary_emb_base rope_local_base_freq partial_rotary_factor rotary_pct factor",
-    ),
-    ("a number", Value::is_number, "mscale mscale_all_dim"),
-    (
-        "true or false",
-        Value::is_boolean,
-        "alibi use_sliding_window rope_interleave",
-    ),
-    ("a text", Value::is_string, "model_type rope_type type"),
-    ("a list", Value::is_array, "layer_types no_rope_layers"),
-    ("a table", Value::is_object, TABLES),
-];
-
-const TABLES: &str = "rope_scaling rope_parameters full_attention sliding_attention attn_config";
-
-/// Refuses what is of another type: read as absent, it would give the numbers of another model.
-fn check_types(table: &Map<String, Value>) -> Result<(), String> {
-    for (kind, fits, keys) in KINDS {
-        for key in keys.split_whitespace() {
-            match table.get(key).filter(|value| !value.is_null()) {
-                Some(value) if !fits(value) => {
-                    let value = value.to_string();
-                    return Err(format!("has `{key}` = {value:.60}, which is not {kind}"));
-                }
-                _ => {}
-            }
-        }
-    }
-    let nested = TABLES.split_whitespace().filter_map(|key| table.get(key));
-    nested
-        .filter_map(Value::as_object)
-        .try_for_each(check_types)
-}
-
 fn unknown_rotation(kind: &str) -> String {
     format!(
         "has the rotation `{kind}`, which is not here\n   = allowed: default, mrope, linear, \
@@ -148,7 +98,7 @@ pub fn read(file: &Value) -> Result<Published, String> {
     let text = file.get("text_config").filter(|text| text.is_object());
     let config = text.unwrap_or(file).as_object();
     let model = Model(config.ok_or("is no JSON object")?);
-    check_types(model.0)?;
+    types::check(model.0)?;
     let d_model = model.required(&["hidden_size", "n_embd", "d_model"])?;
     let n_heads = model.required(&["num_attention_heads", "n_head", "n_heads", "num_heads"])?;
     let n_layers = model.required(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"])?;
@@ -163,7 +113,13 @@ pub fn read(file: &Value) -> Result<Published, String> {
         _ => d_model / n_heads.max(1),
     };
     let mut notes = Vec::new();
-    let pe = match model.without_rotation() {
+    let shape = ModelShape {
+        d_model,
+        n_heads,
+        head_dim,
+        n_layers,
+    };
+    let pe = match model.without_rotation(&shape, &mut notes) {
         Some(pe) => pe,
         None => model.by_layer(head_dim, n_layers, &mut notes)?,
     };
@@ -200,6 +156,17 @@ pub fn read(file: &Value) -> Result<Published, String> {
     })
 }
 
+/// MPT's `alibi_bias_max` of ALiBi's paper: head h of H, a power of two, has `2^(-8h/H)`.
+const PAPERS_BIAS_MAX: f64 = 8.0;
+
+/// MPT's slopes, `2^(-alibi_bias_max h/H)`: powers of the paper's, in the paper's order.
+fn slopes_of_mpt(bias_max: f64, shape: &ModelShape) -> Vec<f64> {
+    let papers = EncodingConfig::from(AlibiConfig::default()).slopes(shape);
+    let power = bias_max / PAPERS_BIAS_MAX;
+    let papers = papers.into_iter().flatten();
+    papers.map(|slope| (power * slope.log2()).exp2()).collect()
+}
+
 /// The keys of one model of text.
 struct Model<'a>(&'a Map<String, Value>);
 
@@ -224,27 +191,34 @@ impl Model<'_> {
     }
 
     /// Encodings that rotate nothing.
-    fn without_rotation(&self) -> Option<Value> {
-        let alibi = |table: Option<&Value>| {
-            let alibi = table.and_then(|table| table.get("alibi"));
-            alibi.and_then(Value::as_bool) == Some(true)
-        };
+    fn without_rotation(&self, shape: &ModelShape, notes: &mut Vec<String>) -> Option<Value> {
+        let is_true = |value: Option<&Value>| value.and_then(Value::as_bool) == Some(true);
+        let attention = self.0.get("attn_config");
         let rows = self
             .size("n_positions")
             .or(self.size("max_position_embeddings"));
-        if ["t5", "mt5"].contains(&self.text("model_type")) {
-            let of = |key: &str, default| self.size(key).unwrap_or(default);
-            let num_buckets = of("relative_attention_num_buckets", 32);
-            let max_distance = of("relative_attention_max_distance", 128);
-            return Some(
-                json!({"kind": "t5", "num_buckets": num_buckets, "max_distance": max_distance}),
-            );
-        }
         match self.text("model_type") {
+            "t5" | "mt5" => {
+                let of = |key: &str, default| self.size(key).unwrap_or(default);
+                let num_buckets = of("relative_attention_num_buckets", 32);
+                let max_distance = of("relative_attention_max_distance", 128);
+                notes.push("this is the decoder; the encoder has bidirectional = true".to_owned());
+                // T5 does not divide its logits by sqrt(head_dim).
+                Some(json!({"kind": "t5", "num_buckets": num_buckets,
+                            "max_distance": max_distance, "scaled": false}))
+            }
             "bloom" => Some(json!({"kind": "alibi"})),
-            "mpt" if alibi(self.0.get("attn_config")) => Some(json!({"kind": "alibi"})),
-            "falcon" if self.0.get("alibi").and_then(Value::as_bool) == Some(true) => {
-                Some(json!({"kind": "alibi"}))
+            "mpt" if is_true(attention.and_then(|table| table.get("alibi"))) => {
+                let most = attention.and_then(|table| table.get("alibi_bias_max")?.as_f64());
+                Some(match most.filter(|most| *most != PAPERS_BIAS_MAX) {
+                    None => json!({"kind": "alibi"}),
+                    Some(most) => json!({"kind": "alibi", "slopes": slopes_of_mpt(most, shape)}),
+                })
+            }
+            // Falcon divides the sum of logits and bias by sqrt(head_dim), others the logits alone.
+            "falcon" if is_true(self.0.get("alibi")) => {
+                let scale = 1.0 / (shape.head_dim as f64).sqrt();
+                Some(json!({"kind": "alibi", "slope_scale": scale}))
             }
             "gpt2" | "gpt_neo" | "gpt_bigcode" | "opt" | "bert" => {
                 Some(json!({"kind": "learned", "max_position": rows?}))
@@ -481,6 +455,7 @@ impl Model<'_> {
             "max_position_embeddings",
             "n_positions",
             "max_seq_len",
+            "seq_length",
         ];
         nested.or_else(|| own.iter().find_map(|key| self.size(key)))
     }

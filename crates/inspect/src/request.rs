@@ -201,6 +201,9 @@ impl Command<'_> {
                 true => Some(format!(
                     "`{kind}` is a scaling of rope: longreach inspect rope 'scaling={{kind=\"{kind}\"}}'"
                 )),
+                false if kind.ends_with(".json") => Some(format!(
+                    "for the file of a published model: longreach inspect --model-config {kind}"
+                )),
                 false => other_kind(kind, &KeyPath::default()),
             };
             let near = || closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));

@@ -230,7 +230,12 @@ fn models_without_a_rotation_and_files_that_are_none() {
         ),
         (
             json!({"model_type": "t5"}),
-            json!({"kind": "t5", "num_buckets": 32, "max_distance": 128}),
+            json!({"kind": "t5", "num_buckets": 32, "max_distance": 128, "scaled": false}),
+        ),
+        // Of head_dim 16, whose root divides the bias too.
+        (
+            json!({"model_type": "falcon", "alibi": true}),
+            json!({"kind": "alibi", "slope_scale": 0.25}),
         ),
     ] {
         assert_eq!(with(config).unwrap().pe, pe);
@@ -241,6 +246,8 @@ fn models_without_a_rotation_and_files_that_are_none() {
         (mpt.pe, mpt.train_len),
         (json!({"kind": "alibi"}), Some(2048))
     );
+    let bloom = with(json!({"model_type": "bloom", "seq_length": 2048})).unwrap();
+    assert_eq!(bloom.train_len, Some(2048));
     let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
     assert!(
         spiral.contains("`spiral`") && spiral.contains("allowed: default"),
@@ -256,6 +263,50 @@ fn models_without_a_rotation_and_files_that_are_none() {
     );
 }
 
+/// transformers' `build_mpt_alibi_tensor`: slopes of the next power of two heads, every second one
+/// first.
+fn slopes_in_transformers(n_heads: usize, bias_max: f64) -> Vec<f64> {
+    let power = n_heads.next_power_of_two();
+    let all = (1..=power).map(|h| 1.0 / 2f64.powf(h as f64 * bias_max / power as f64));
+    let all: Vec<f64> = all.collect();
+    if power == n_heads {
+        return all;
+    }
+    let second = all.iter().skip(1).step_by(2);
+    let mixed = second.chain(all.iter().step_by(2));
+    mixed.copied().take(n_heads).collect()
+}
+
+#[test]
+fn mpts_largest_bias_sets_the_slopes() {
+    for (n_heads, most) in [(4, 16.0), (12, 6.0), (12, 8.0), (32, 8.0), (40, 4.0)] {
+        let model = published::read(&json!({
+            "model_type": "mpt", "d_model": 16 * n_heads, "n_heads": n_heads, "n_layers": 2,
+            "attn_config": {"alibi": true, "alibi_bias_max": most}
+        }));
+        let model = model.unwrap();
+        let EncodingConfig::Alibi(alibi) = encoding(&model, 64) else {
+            panic!("{:?}", model.pe)
+        };
+        assert_eq!(alibi.slopes.is_none(), most == 8.0);
+        let shape = ModelShape {
+            d_model: 16 * n_heads,
+            n_heads,
+            head_dim: 16,
+            n_layers: 2,
+        };
+        let ours = EncodingConfig::from(alibi).slopes(&shape).unwrap();
+        let theirs = slopes_in_transformers(n_heads, most);
+        assert_eq!(ours.len(), theirs.len());
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert!(
+                (ours / theirs - 1.0).abs() < 1e-12,
+                "{n_heads}: {ours} {theirs}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_value_of_another_type_is_not_an_absent_one() {
     for (key, value, kind) in [
@@ -265,6 +316,7 @@ fn a_value_of_another_type_is_not_an_absent_one() {
         ("head_dim", json!(0), "a whole number above 0"),
         ("sliding_window", json!(4.5), "a whole number"),
         ("alibi", json!("true"), "true or false"),
+        ("alibi_bias_max", json!(0), "a number above 0"),
         ("rope_scaling", json!([4]), "a table"),
     ] {
         let mut config =
