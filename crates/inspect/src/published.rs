@@ -1,7 +1,9 @@
 //! The positions of a published model: from the `config.json` of transformers to an encoding.
 
+mod known;
 mod types;
 
+use known::{INTERLEAVED, LEFT_OUT, ROTATION, TURNING};
 use posenc::encodings::AlibiConfig;
 use posenc::{EncodingConfig, ModelShape};
 use serde_json::{Map, Value, json};
@@ -44,43 +46,6 @@ fn inline(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
-/// Models whose pairs are neighbours; all others turn the halves of a head.
-const INTERLEAVED: [&str; 11] = [
-    "cohere",
-    "cohere2",
-    "glm",
-    "glm4",
-    "llama4_text",
-    "gptj",
-    "codegen",
-    "ernie4_5",
-    "deepseek_v2",
-    "deepseek_v3",
-    "kimi_k2",
-];
-
-/// What such a file may hold that no encoding stands for.
-const LEFT_OUT: &[(&str, &str)] = &[
-    (
-        "global_head_dim",
-        "layers of full attention have heads of this size; here all layers have those of head_dim",
-    ),
-    (
-        "llama_4_scaling_beta",
-        "the logits grow with the position beyond training: stack \
-        { kind = \"log_scaling\", form = \"llama4\" } on the encoding",
-    ),
-    (
-        "attention_chunk_size",
-        "layers with chunks see their chunk alone; here they see everything",
-    ),
-    (
-        "attn_temperature_tuning",
-        "the logits of layers without rotation grow with the position; \
-        `log_scaling` with form = \"llama4\" is that factor",
-    ),
-];
-
 fn unknown_rotation(kind: &str) -> String {
     format!(
         "has the rotation `{kind}`, which is not here\n   = allowed: default, mrope, linear, \
@@ -99,29 +64,14 @@ pub fn read(file: &Value) -> Result<Published, String> {
     let config = text.unwrap_or(file).as_object();
     let model = Model(config.ok_or("is no JSON object")?);
     types::check(model.0)?;
-    let d_model = model.required(&["hidden_size", "n_embd", "d_model"])?;
-    let n_heads = model.required(&["num_attention_heads", "n_head", "n_heads", "num_heads"])?;
-    let n_layers = model.required(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"])?;
-    let rotated = model.size("qk_rope_head_dim");
-    let head_dim = match (
-        rotated,
-        model.size("qk_nope_head_dim"),
-        model.size("head_dim"),
-    ) {
-        (Some(rotated), Some(rest), _) => rotated + rest,
-        (_, _, Some(head_dim)) => head_dim,
-        _ => d_model / n_heads.max(1),
-    };
+    let shape = model.shape()?;
     let mut notes = Vec::new();
-    let shape = ModelShape {
-        d_model,
-        n_heads,
-        head_dim,
-        n_layers,
-    };
     let pe = match model.without_rotation(&shape, &mut notes) {
         Some(pe) => pe,
-        None => model.by_layer(head_dim, n_layers, &mut notes)?,
+        None => {
+            model.check_turns(&shape)?;
+            model.by_layer(&shape, &mut notes)?
+        }
     };
     let named = |key: &str| {
         let in_rope = model
@@ -146,10 +96,10 @@ pub fn read(file: &Value) -> Result<Published, String> {
     Ok(Published {
         pe,
         sizes: [
-            ("d_model", d_model),
-            ("n_heads", n_heads),
-            ("head_dim", head_dim),
-            ("n_layers", n_layers),
+            ("d_model", shape.d_model),
+            ("n_heads", shape.n_heads),
+            ("head_dim", shape.head_dim),
+            ("n_layers", shape.n_layers),
         ],
         train_len: model.trained_len(),
         notes,
@@ -184,10 +134,45 @@ impl Model<'_> {
         found.ok_or_else(|| format!("has no whole number `{}`", names[0]))
     }
 
+    fn shape(&self) -> Result<ModelShape, String> {
+        let d_model = self.required(&["hidden_size", "n_embd", "d_model"])?;
+        let n_heads = self.required(&["num_attention_heads", "n_head", "n_heads", "num_heads"])?;
+        let rotated = self.size("qk_rope_head_dim");
+        let head_dim = match (
+            rotated,
+            self.size("qk_nope_head_dim"),
+            self.size("head_dim"),
+        ) {
+            (Some(rotated), Some(rest), _) => rotated + rest,
+            (_, _, Some(head_dim)) => head_dim,
+            _ => d_model / n_heads.max(1),
+        };
+        Ok(ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            n_layers: self.required(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"])?,
+        })
+    }
+
     /// The first of these keys that is a number, beside the rotation's table or in it.
     fn number(&self, rope: &Value, names: &[&str]) -> Option<f64> {
         let beside = |name: &&str| rope.get(name).or(self.0.get(*name))?.as_f64();
         names.iter().find_map(beside)
+    }
+
+    /// Refuses a model of which nothing says that it turns queries and keys.
+    fn check_turns(&self, shape: &ModelShape) -> Result<(), String> {
+        let model = self.text("model_type");
+        let says_so = ROTATION.iter().any(|key| self.0.contains_key(*key));
+        if model.is_empty() || says_so || TURNING.contains(&model) {
+            return Ok(());
+        }
+        Err(format!(
+            "has model_type `{model}`, which is not known here, and has no key of a rotation, such as \
+             `rope_theta`; name its encoding: longreach inspect KIND d_model={} n_heads={}",
+            shape.d_model, shape.n_heads
+        ))
     }
 
     /// Encodings that rotate nothing.
@@ -266,12 +251,7 @@ impl Model<'_> {
     }
 
     /// One encoding, or one for each layer where they differ.
-    fn by_layer(
-        &self,
-        head_dim: usize,
-        n_layers: usize,
-        notes: &mut Vec<String>,
-    ) -> Result<Value, String> {
+    fn by_layer(&self, shape: &ModelShape, notes: &mut Vec<String>) -> Result<Value, String> {
         let types = self.layer_types();
         let model = self.text("model_type");
         let every = match model {
@@ -283,18 +263,19 @@ impl Model<'_> {
         let window = self
             .size("sliding_window")
             .filter(|_| self.0.get("use_sliding_window").and_then(Value::as_bool) != Some(false));
+        let first_windowed = self.size("max_window_layers").unwrap_or(0);
         let rotated = self.0.get("no_rope_layers").and_then(Value::as_array);
         let interval = self.size("no_rope_layer_interval");
         let interval = interval.or(matches!(model, "smollm3" | "llama4_text").then_some(4));
         let (mut parts, mut pattern) = (Vec::new(), Vec::new());
-        for layer in 0..n_layers {
+        for layer in 0..shape.n_layers {
             let is_last_of = |period: usize| (layer + 1).is_multiple_of(period.max(1));
             let kind = match (types.get(layer), every) {
                 (Some(kind), _) => *kind,
                 (None, Some(every)) if is_last_of(every) => "full_attention",
                 (None, Some(_)) => "sliding_attention",
-                // Mistral's window is that of all layers.
-                (None, None) if window.is_some() => "sliding_attention",
+                // Mistral's window is that of all layers, Qwen's begins at a layer.
+                (None, None) if window.is_some() && layer >= first_windowed => "sliding_attention",
                 (None, None) => "full_attention",
             };
             let turns = match (rotated.and_then(|list| list.get(layer)), interval) {
@@ -305,7 +286,7 @@ impl Model<'_> {
                 (None, None) => !(model == "cohere2" && kind == "full_attention"),
             };
             let rotation = match turns {
-                true => self.rope(&self.rope_of(kind), head_dim, notes)?,
+                true => self.rope(&self.rope_of(kind), shape.head_dim, notes)?,
                 false => json!({"kind": "nope"}),
             };
             let part = match (kind, window) {

@@ -15,7 +15,7 @@ const KINDS: [Kind; 8] = [
     (
         "a whole number",
         Value::is_u64,
-        "qk_rope_head_dim qk_nope_head_dim rotary_dim sliding_window no_rope_layer_interval \
+        "qk_rope_head_dim qk_nope_head_dim rotary_dim sliding_window max_window_layers no_rope_layer_interval \
          max_position_embeddings original_max_position_embeddings n_positions max_seq_len \
          seq_length \
          relative_attention_num_buckets relative_attention_max_distance",

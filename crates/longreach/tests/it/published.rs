@@ -139,6 +139,18 @@ fn layers_of_published_models_have_the_window_and_the_rotation_that_the_file_say
 
 /// Gemma 4: heads of two sizes.
 #[test]
+fn qwens_windows_begin_at_a_layer() {
+    let model = published::read(&json!({
+        "model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,
+        "rope_theta": 1e6, "sliding_window": 16, "use_sliding_window": true, "max_window_layers": 3
+    }));
+    let rope = json!({"kind": "rope", "base": 1e6});
+    let windowed = json!({"kind": "stack", "parts": [rope, {"kind": "window", "size": 16}]});
+    let expected = json!({"kind": "by_layer", "parts": [rope, windowed], "pattern": [0, 0, 0, 1]});
+    assert_eq!(model.unwrap().pe, expected);
+}
+
+#[test]
 fn what_an_encoding_cannot_stand_for_is_noted() {
     let file = json!({
         "model_type": "gemma4_text", "hidden_size": 2304, "num_attention_heads": 8,
@@ -248,6 +260,13 @@ fn models_without_a_rotation_and_files_that_are_none() {
     );
     let bloom = with(json!({"model_type": "bloom", "seq_length": 2048})).unwrap();
     assert_eq!(bloom.train_len, Some(2048));
+    let old = with(json!({"model_type": "llama"})).unwrap();
+    assert_eq!((old.pe, old.notes.len()), (json!({"kind": "rope"}), 1));
+    let unknown = with(json!({"model_type": "roberta"})).unwrap_err();
+    assert!(
+        unknown.contains("`roberta`") && unknown.contains("d_model=64 n_heads=4"),
+        "{unknown}"
+    );
     let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
     assert!(
         spiral.contains("`spiral`") && spiral.contains("allowed: default"),
