@@ -260,7 +260,7 @@ impl RunRecord {
         spec
     }
 
-    /// Experiment, labels, seed and id in one line.
+    /// Experiment, labels, seed and id in one line; of which run it is a later evaluation.
     pub fn title(&self) -> String {
         let labels: Vec<String> = self
             .labels
@@ -272,7 +272,10 @@ impl RunRecord {
             text::name(&self.experiment, 40),
             labels.join(", "),
             self.seed,
-            text::name(&self.run_id, 40)
+            match &self.evaluation_of {
+                None => text::name(&self.run_id, 40),
+                Some(run) => format!("later evaluation of {}", text::name(run, 40)),
+            }
         )
     }
 

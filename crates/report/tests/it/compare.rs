@@ -55,6 +55,13 @@ fn every_difference_is_named_with_its_size() {
     }
     let back = Comparison::of(&b, &a);
     assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
+    // An evaluation is no run of its own.
+    let mut later = a[0].clone();
+    later.run_id = hex("later")[..16].into();
+    later.evaluation_of = Some(a[0].run_id.clone());
+    let said = Comparison::of(&a, &[a.clone(), vec![later]].concat()).to_string();
+    let named = format!("(later evaluation of {})", a[0].run_id);
+    assert!(said.contains(&named), "{said}");
 }
 
 #[test]
