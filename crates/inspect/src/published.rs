@@ -3,7 +3,7 @@
 mod known;
 mod types;
 
-use known::{INTERLEAVED, LEFT_OUT, ROTATION, TURNING};
+use known::{BUCKETED, INTERLEAVED, LEFT_OUT, ROTATION, TURNING};
 use posenc::encodings::AlibiConfig;
 use posenc::{EncodingConfig, ModelShape};
 use serde_json::{Map, Value, json};
@@ -183,7 +183,7 @@ impl Model<'_> {
             .size("n_positions")
             .or(self.size("max_position_embeddings"));
         match self.text("model_type") {
-            "t5" | "mt5" => {
+            model if BUCKETED.contains(&model) => {
                 let of = |key: &str, default| self.size(key).unwrap_or(default);
                 let num_buckets = of("relative_attention_num_buckets", 32);
                 let max_distance = of("relative_attention_max_distance", 128);

@@ -15,6 +15,9 @@ pub(super) const INTERLEAVED: [&str; 11] = [
     "kimi_k2",
 ];
 
+/// Models with T5's bias.
+pub(super) const BUCKETED: [&str; 2] = ["t5", "mt5"];
+
 /// What such a file may hold that no encoding stands for.
 pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     (
