@@ -29,7 +29,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("003-theta-base/experiment.toml", "f62745762e5a1af2"),
     ("004-rope-scaling/experiment.toml", "0818e3de51fba2f9"),
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
-    ("007-randomized/experiment.toml", "fcd0e9975e177de5"),
+    ("007-randomized/experiment.toml", "f66f163cc43747c0"),
     ("008-linear-attention/experiment.toml", "7c040c1db7e878aa"),
     ("009-norms/experiment.toml", "32ee19a4f8ee7b05"),
     ("010-staged-masked/experiment.toml", "ea61e9591ae5eccf"),
