@@ -31,7 +31,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
     ("007-randomized/experiment.toml", "f66f163cc43747c0"),
     ("008-linear-attention/experiment.toml", "7c040c1db7e878aa"),
-    ("009-norms/experiment.toml", "32ee19a4f8ee7b05"),
+    ("009-norms/experiment.toml", "ff040244a2485997"),
     ("010-staged-masked/experiment.toml", "ea61e9591ae5eccf"),
     ("011-passkey/experiment.toml", "f591e367cdfdcbb0"),
     ("012-mobius-spread/experiment.toml", "0aaad1e5ca49cca7"),
