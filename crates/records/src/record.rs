@@ -260,7 +260,7 @@ impl RunRecord {
         spec
     }
 
-    /// Experiment, labels, seed and id in one line; of which run it is a later evaluation.
+    /// Experiment, labels, seed and id in one line. A later evaluation has the id of its run.
     pub fn title(&self) -> String {
         let labels: Vec<String> = self
             .labels

@@ -55,7 +55,7 @@ fn every_difference_is_named_with_its_size() {
     }
     let back = Comparison::of(&b, &a);
     assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
-    // An evaluation is no run of its own.
+    // A later evaluation is named by the run whose weights it scored.
     let mut later = a[0].clone();
     later.run_id = hex("later")[..16].into();
     later.evaluation_of = Some(a[0].run_id.clone());
