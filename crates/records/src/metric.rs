@@ -54,6 +54,10 @@ pub const LEARNED: f64 = 0.95;
 /// method is still learning.
 pub const STILL_LEARNING: f64 = 0.03;
 
+/// Smallest difference of two losses in nats that counts as one, about 1 % of a perplexity and what
+/// two seeds of one method differ by.
+const SMALLEST_NATS: f64 = 0.01;
+
 /// Which values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -256,6 +260,16 @@ pub fn per_nat(task: &TaskFacts, metric: &str) -> Option<f64> {
             Derivation::Perplexity => Some(1.0),
             Derivation::BitsPerByte => Some(bits_per_byte(1.0, task.bytes_per_token?)),
         },
+    }
+}
+
+/// Smallest difference that counts as one, on the metric's scale; 0, any, for what is no loss: a
+/// share differs little wherever its task is too easy or too hard.
+pub fn smallest_difference(metric: &str) -> f64 {
+    match metric {
+        LOSS_NATS | LAST_LOSS_NATS | PERPLEXITY => SMALLEST_NATS,
+        BITS_PER_BYTE => bits_per_byte(SMALLEST_NATS, 1.0),
+        _ => 0.0,
     }
 }
 

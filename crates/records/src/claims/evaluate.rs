@@ -218,8 +218,7 @@ impl<'s> Evaluation<'s, '_> {
         let metric = &self.claim.metric;
         // A value is slack: by so much the first method may be worse.
         let needed = match (metric::lower_is_better(metric), self.claim.value) {
-            (true, None) => Needed::Negative,
-            (false, None) => Needed::Positive,
+            (_, None) => Needed::better(metric),
             (true, Some(slack)) => Needed::AtMost(slack),
             (false, Some(slack)) => Needed::AtLeast(-slack),
         };
@@ -359,11 +358,7 @@ impl<'s> Evaluation<'s, '_> {
 
     fn improves(&self) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let needed = if metric::lower_is_better(metric) {
-            Needed::Negative
-        } else {
-            Needed::Positive
-        };
+        let needed = Needed::better(metric);
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
@@ -426,13 +421,14 @@ impl<'s> Evaluation<'s, '_> {
             None => (Verdict::NotTested, "no number".into()),
             Some(estimate) => match estimate.interval {
                 None => (Verdict::Undecided, format!("a single seed, which {side}")),
-                // Equal scores at every seed.
-                Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
-                    (Verdict::Undecided, format!("n = {n}, no difference"))
-                }
                 Some(interval) => match needed.side(interval) {
                     Some(true) => (Verdict::Agrees, format!("n = {n}{over}")),
-                    Some(false) => (Verdict::Disagrees, format!("n = {n}{over}")),
+                    Some(false) => {
+                        let small = needed.too_small(interval, metric);
+                        let small = small.map(|gain| format!(", any gain is below {gain}"));
+                        let why = format!("n = {n}{over}{}", small.unwrap_or_default());
+                        (Verdict::Disagrees, why)
+                    }
                     None => (
                         Verdict::Undecided,
                         format!("n = {n}{over}, the bound is in the interval, the mean {side}"),
@@ -452,7 +448,7 @@ impl<'s> Evaluation<'s, '_> {
                 Needed::AtMost(bound) | Needed::AtLeast(bound) => {
                     point_text_beside(metric, point, bound)
                 }
-                Needed::Negative | Needed::Positive => point_text(metric, point),
+                Needed::Negative(_) | Needed::Positive(_) => point_text(metric, point),
             },
             why,
             bound: Some(needed),
@@ -474,7 +470,7 @@ impl<'s> Evaluation<'s, '_> {
         let perfect = match needed {
             Needed::AtMost(_) => chance.unwrap_or(0.0),
             Needed::AtLeast(_) => 1.0,
-            Needed::Negative | Needed::Positive => return None,
+            Needed::Negative(_) | Needed::Positive(_) => return None,
         };
         let score = Estimate::of_share(&vec![perfect; seeds], rows)?;
         let best = chance.map_or(score, |chance| score.distance_to(chance));

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 pub enum Verdict {
     /// The whole interval is on the claim's side.
     Agrees,
-    /// The whole interval is on the other side, also by Holm's procedure over all comparisons of
-    /// the claim.
+    /// The whole interval is on the other side, or holds only gains that do not count, also by
+    /// Holm's procedure over all comparisons of the claim.
     Disagrees,
     /// Inside the interval, a single seed, not converged, or not rejected by Holm's procedure.
     Undecided,

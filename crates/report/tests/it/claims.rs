@@ -411,6 +411,42 @@ fn many_comparisons_find_one_that_disagrees_by_chance() {
     );
 }
 
+/// The losses of a and b at three seeds differ by about nothing, then by 0.03.
+#[test]
+fn a_gain_below_a_hundredth_of_a_nat_is_none() {
+    use Verdict::*;
+    let better = |metric: &str, seeds: [[f64; 2]; 3]| {
+        let mut records = Vec::new();
+        for (seed, values) in seeds.into_iter().enumerate() {
+            for (pe, value) in ["a", "b"].into_iter().zip(values) {
+                let axis = [("model.pe", json!(pe))];
+                let mut run = record("x", &axis, seed as u64, text_task(64));
+                run.evals
+                    .push(ok_row("trained", 64, &[("loss_nats", value)]));
+                records.push(run);
+            }
+        }
+        let value =
+            json!({ "metric": metric, "kind": "better", "methods": ["a", "b"], "lengths": [64] });
+        claims(vec![claim(value)]).evaluate(&records).remove(0)
+    };
+    let none = [[1.000, 1.001], [1.101, 1.100], [0.900, 0.902]];
+    for (metric, gain) in [("loss_nats", "0.01"), ("perplexity", "1 %")] {
+        let outcome = better(metric, none);
+        let rule = format!("needed below 0 (n = 3, any gain is below {gain})");
+        assert_eq!(outcome.verdict, Disagrees);
+        assert_eq!(outcome.numbers[0].rule(), Some(rule));
+    }
+    // The means are as near to each other, but the interval holds gains that count.
+    let wide = [[1.00, 1.02], [1.11, 1.10], [0.90, 0.90]];
+    assert_eq!(better("loss_nats", wide).verdict, Undecided);
+    let gain = [[1.00, 1.03], [1.10, 1.132], [0.90, 0.929]];
+    assert_eq!(better("loss_nats", gain).verdict, Agrees);
+    let worse = better("loss_nats", gain.map(|[a, b]| [b, a]));
+    let rule = worse.numbers[0].rule();
+    assert_eq!(rule.as_deref(), Some("needed below 0 (n = 3)"));
+}
+
 /// Three seeds of 4096 rows, all 0: no more than 1 - 0.025^(0.05 / 3 + 1 / 4096) = 0.0606 is shown.
 #[test]
 fn bounds_that_no_score_can_meet_are_named() {
