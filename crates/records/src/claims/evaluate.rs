@@ -4,14 +4,15 @@ use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{
     ExperimentSetting, experiment_settings, find_method, is_experiment, is_task, tested,
 };
+use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
-use crate::analysis::point::{Absent, Point, estimate_text, point_text, point_text_beside};
+use crate::analysis::point::{Absent, Point, point_text, point_text_beside};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::names::Names;
 use crate::record::RunRecord;
-use crate::stats::{Estimate, Scale};
+use crate::stats::Scale;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,8 @@ impl Claims {
                 let mut numbers = evaluation.comparisons();
                 step_down(&mut numbers);
                 let verdict = all_of(numbers.iter().map(|n| n.verdict));
-                if verdict != Verdict::NotTested {
+                let has_number = numbers.iter().any(|n| n.estimate.is_some());
+                if verdict != Verdict::NotTested || has_number {
                     out.push(Outcome {
                         claim: at,
                         place: place.name.clone(),
@@ -222,14 +224,27 @@ impl<'s> Evaluation<'s, '_> {
             (true, Some(slack)) => Needed::AtMost(slack),
             (false, Some(slack)) => Needed::AtLeast(-slack),
         };
+        let score = |method: &Method, len: usize| {
+            let point = self.setting.score(method, metric, len);
+            (point, self.setting.rows(method, metric, len))
+        };
         self.pairs(pairs, |a, b, len| {
             let than = than(metric);
-            self.judge(
+            let comparison = self.judge(
                 &|of| format!("{metric} of {} {than} of {} at {len}", of(a), of(b)),
                 metric::of_difference(metric),
                 &self.setting.difference(a, b, metric, len),
                 needed,
-            )
+            );
+            let is_too_easy = comparison.verdict == Verdict::Undecided
+                && [a, b].iter().all(|of| {
+                    let (point, rows) = score(of, len);
+                    limits::is_at_ceiling(metric, &point, rows)
+                });
+            match is_too_easy && self.claim.value.is_none() {
+                true => comparison.too_easy(),
+                false => comparison,
+            }
         })
     }
 
@@ -317,9 +332,9 @@ impl<'s> Evaluation<'s, '_> {
                     format!("distance of {score} to chance ({})", level(chance))
                 })
             };
-            let impossible = self.impossible((method, len), &point, needed, chance);
+            let rows = self.setting.rows(method, metric, len);
             Comparison {
-                impossible,
+                impossible: limits::impossible((metric, rows), &point, needed, chance),
                 ..self.judge(&what, metric, &point, needed)
             }
         })
@@ -453,35 +468,5 @@ impl<'s> Evaluation<'s, '_> {
             why,
             bound: Some(needed),
         }
-    }
-
-    /// Why even a perfect score of a share, at as many seeds and test rows, has an interval that
-    /// does not agree; none where it agrees. `chance`: where distances to guessing are compared.
-    fn impossible(
-        &self,
-        of: (&Method, usize),
-        point: &Point,
-        needed: Needed,
-        chance: Option<f64>,
-    ) -> Option<String> {
-        let metric = self.claim.metric.as_str();
-        let seeds = Some(point.values.len()).filter(|n| *n > 1 && metric::is_share(metric))?;
-        let rows = self.setting.rows(of.0, metric, of.1);
-        let perfect = match needed {
-            Needed::AtMost(_) => chance.unwrap_or(0.0),
-            Needed::AtLeast(_) => 1.0,
-            Needed::Negative(_) | Needed::Positive(_) => return None,
-        };
-        let score = Estimate::of_share(&vec![perfect; seeds], rows)?;
-        let best = chance.map_or(score, |chance| score.distance_to(chance));
-        let agrees = needed.side(best.interval?) == Some(true);
-        (!agrees).then(|| {
-            format!(
-                "{} cannot be shown with {seeds} seeds of {rows} test rows: a perfect score has \
-                 the number {}",
-                needed.text(metric),
-                estimate_text(metric, &best)
-            )
-        })
     }
 }

@@ -20,6 +20,7 @@
 //! experiment_setting.rs  the settings of each experiment, and methods by name
 //! needed.rs              bounds
 //! evaluate.rs            comparisons of numbers with bounds
+//! limits.rs              what no score could show
 //! lacks.rs               what is missing where no record tests a claim
 //! verdict.rs             verdicts and outcomes
 //! beside.rs              published numbers of single seeds beside ours
@@ -35,6 +36,7 @@ mod evaluate;
 mod experiment_setting;
 mod lacks;
 mod length;
+mod limits;
 mod needed;
 mod verdict;
 

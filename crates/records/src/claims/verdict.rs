@@ -16,7 +16,7 @@ pub enum Verdict {
     Disagrees,
     /// Inside the interval, a single seed, not converged, or not rejected by Holm's procedure.
     Undecided,
-    /// No records, or none with such a number.
+    /// No records, none with such a number, or a task that both methods do too well.
     NotTested,
 }
 
@@ -57,6 +57,16 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Not tested: no score could be shown to be better than either of the two.
+    pub(super) fn too_easy(self) -> Self {
+        Self {
+            verdict: Verdict::NotTested,
+            mean_agrees: None,
+            why: "both do the task too well to be told apart".into(),
+            ..self
+        }
+    }
+
     /// The number as printed, or why there is none; just what it is about where it was not tested.
     pub fn text(&self) -> String {
         let said = if self.bound.is_some() {
@@ -112,7 +122,9 @@ impl Outcome {
 /// Makes a comparison that Holm's procedure over all comparisons with an interval does not reject
 /// undecided.
 pub(super) fn step_down(numbers: &mut [Comparison]) {
-    let has_interval = |n: &&mut Comparison| n.estimate.is_some_and(|e| e.interval.is_some());
+    let has_interval = |n: &&mut Comparison| {
+        n.verdict != Verdict::NotTested && n.estimate.is_some_and(|e| e.interval.is_some())
+    };
     let mut tests: Vec<&mut Comparison> = numbers.iter_mut().filter(has_interval).collect();
     let rejected = holm(tests.len(), |at, alpha| tests[at].is_against(alpha));
     let count = tests.len();

@@ -29,7 +29,7 @@ const LISTS: [(Verdict, &str, &str); 4] = [
     (
         Verdict::NotTested,
         "not-tested",
-        "Claims that no record is about, and what is missing.",
+        "Claims that no record is about, and what is missing; or that the task is too easy for.",
     ),
 ];
 
@@ -121,10 +121,9 @@ fn claim_table(
             of.len()
         ),
         caption: what.into(),
-        notes: if verdict == Verdict::NotTested {
-            String::new()
-        } else {
-            RULE.into()
+        notes: match of.iter().all(|o| o.place.is_empty()) {
+            true => String::new(),
+            false => RULE.into(),
         },
         columns: columns.into_iter().map(String::from).collect(),
         rows: of.iter().enumerate().map(row).collect(),

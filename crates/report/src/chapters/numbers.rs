@@ -12,8 +12,10 @@ pub(super) const RULE: &str = "Methods: by their names in results.csv. Mean over
      averaged in nats); differences and ratios paired by seed; n: the number of seeds. Over seeds \
      and text: the interval also covers which blocks of the text are scored. A comparison agrees \
      or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
-     beyond the training length of a method that has not converged. Of several comparisons, only \
-     those disagree that Holm's step-down procedure rejects at 5 %.";
+     beyond the training length of a method that has not converged. A loss that is to be lower \
+     disagrees too if any gain is below 0.01 nats (1 % of the perplexity). Of several comparisons, \
+     only those disagree that Holm's step-down procedure rejects at 5 %. Not tested: also where not \
+     even a perfect share could be shown to be better.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {

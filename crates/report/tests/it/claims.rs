@@ -216,10 +216,11 @@ fn every_kind_by_hand() {
             json!({ "kind": "best_of", "methods": ["a"], "lengths": ["4x"] }),
             Undecided,
         ),
-        // In length both are the same, seed by seed: 0 with an interval about 0.07 to each side.
+        // In length both are the same, seed by seed: 0 with an interval about 0.07 to each side,
+        // above which not even 1 would be shown to be.
         (
             json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["in"] }),
-            Undecided,
+            NotTested,
         ),
         (
             json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.01 }),
@@ -445,6 +446,34 @@ fn a_gain_below_a_hundredth_of_a_nat_is_none() {
     let worse = better("loss_nats", gain.map(|[a, b]| [b, a]));
     let rule = worse.numbers[0].rule();
     assert_eq!(rule.as_deref(), Some("needed below 0 (n = 3)"));
+}
+
+/// Trained at 16, where a and b are right at every seed and c at none; at 32 one seed of b fails.
+#[test]
+fn what_a_task_is_too_easy_for_is_not_tested() {
+    use Verdict::*;
+    let right = [1.0, 1.0, 1.0, 0.0];
+    let records = scores(&[
+        ("a", &[right; 3]),
+        ("b", &[right, right, [1.0, 1.0, 0.1, 0.0]]),
+    ]);
+    let better = |length: usize, slack: Option<f64>| {
+        let value =
+            json!({ "kind": "better", "methods": ["a", "b"], "lengths": [length], "value": slack });
+        claims(vec![claim(value)]).evaluate(&records).remove(0)
+    };
+    let easy = better(16, None);
+    assert_eq!(easy.verdict, NotTested);
+    assert_eq!(easy.place, "copy: copy, trained at 16 symbols");
+    assert_eq!(
+        easy.numbers[0].rule().unwrap(),
+        "needed above 0 (both do the task too well to be told apart)"
+    );
+    // More seeds can tell whether one is better: at 32 b is not at the ceiling, at 64 neither is.
+    assert_eq!(better(32, None).verdict, Undecided);
+    assert_eq!(better(64, None).verdict, Undecided);
+    // To be as good is no question of a ceiling.
+    assert_eq!(better(16, Some(0.1)).verdict, Agrees);
 }
 
 /// Three seeds of 4096 rows, all 0: no more than 1 - 0.025^(0.05 / 3 + 1 / 4096) = 0.0606 is shown.
