@@ -1,9 +1,11 @@
 //! Passes to the compiler the commit that the binary is built from (`unknown` outside a checkout)
 //! and the version of Burn in `Cargo.lock`.
 
+use std::path::Path;
 use std::process::Command;
 
 const LOCK: &str = "../../Cargo.lock";
+const REPOSITORY: &str = "../../.git";
 
 fn git(arguments: &[&str]) -> Option<String> {
     // `git status` would otherwise write the index, whose change runs this script again.
@@ -20,6 +22,11 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn commit() -> String {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).filter(|commit| !commit.is_empty());
+    if commit.is_none() && Path::new(REPOSITORY).exists() {
+        println!("cargo::warning=git could not read the commit: records will say `unknown`");
+        // A path that never exists: the next build asks git again.
+        println!("cargo::rerun-if-changed={REPOSITORY}/unread");
+    }
     let dirty = git(&["status", "--porcelain", "--untracked-files=no"])
         .is_some_and(|changes| !changes.is_empty());
     let suffix = if dirty { "-dirty" } else { "" };
