@@ -16,7 +16,7 @@ pub enum Verdict {
     Disagrees,
     /// Inside the interval, a single seed, not converged, or not rejected by Holm's procedure.
     Undecided,
-    /// No records, none with such a number, or a task that both methods do too well.
+    /// No records, none with such a number, or a task that is too easy to tell two methods apart.
     NotTested,
 }
 

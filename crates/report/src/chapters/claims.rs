@@ -29,7 +29,7 @@ const LISTS: [(Verdict, &str, &str); 4] = [
     (
         Verdict::NotTested,
         "not-tested",
-        "Claims that no record is about, and what is missing; or that the task is too easy for.",
+        "Claims that the records cannot test, and why.",
     ),
 ];
 

@@ -14,8 +14,8 @@ pub(super) const RULE: &str = "Methods: by their names in results.csv. Mean over
      or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
      beyond the training length of a method that has not converged. A loss that is to be lower \
      disagrees too if any gain is below 0.01 nats (1 % of the perplexity). Of several comparisons, \
-     only those disagree that Holm's step-down procedure rejects at 5 %. Not tested: also where not \
-     even a perfect share could be shown to be better.";
+     only those disagree that Holm's step-down procedure rejects at 5 %. Shares so near to 1 that \
+     not even a perfect score could be shown to be higher are not compared.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {
