@@ -23,6 +23,7 @@
 //! limits.rs              what no score could show
 //! lacks.rs               what is missing where no record tests a claim
 //! verdict.rs             verdicts and outcomes
+//! power.rs               seeds that would decide a claim
 //! beside.rs              published numbers of single seeds beside ours
 //! correlation.rs         rank correlation with published numbers
 //! assertions.rs          findings that a correct suite reproduces
@@ -38,6 +39,7 @@ mod lacks;
 mod length;
 mod limits;
 mod needed;
+mod power;
 mod verdict;
 
 pub use assertions::{Assertion, AssertionOutcome, AssertionResult, Assertions};
@@ -46,5 +48,6 @@ pub use claim::{Claim, Claims, Kind, Published, PublishedNumber};
 pub use correlation::Column;
 pub use experiment_setting::{ExperimentSetting, experiment_settings};
 pub use length::Length;
+pub use power::{MOST_SEEDS, Power};
 pub use verdict::counts;
 pub use verdict::{Comparison, Outcome, Verdict};

@@ -57,6 +57,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether it was tested, with more than one seed.
+    pub(super) fn has_interval(&self) -> bool {
+        self.verdict != Verdict::NotTested && self.estimate.is_some_and(|e| e.interval.is_some())
+    }
+
     /// Not tested: no score could be shown to be better than either of the two.
     pub(super) fn too_easy(self) -> Self {
         Self {
@@ -122,10 +127,8 @@ impl Outcome {
 /// Makes a comparison that Holm's procedure over all comparisons with an interval does not reject
 /// undecided.
 pub(super) fn step_down(numbers: &mut [Comparison]) {
-    let has_interval = |n: &&mut Comparison| {
-        n.verdict != Verdict::NotTested && n.estimate.is_some_and(|e| e.interval.is_some())
-    };
-    let mut tests: Vec<&mut Comparison> = numbers.iter_mut().filter(has_interval).collect();
+    let tested = numbers.iter_mut().filter(|n| n.has_interval());
+    let mut tests: Vec<&mut Comparison> = tested.collect();
     let rejected = holm(tests.len(), |at, alpha| tests[at].is_against(alpha));
     let count = tests.len();
     for (test, is_rejected) in tests.iter_mut().zip(rejected) {

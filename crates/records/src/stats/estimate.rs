@@ -172,7 +172,12 @@ impl Estimate {
 
     /// The two-sided interval that leaves out `alpha`, 0.05 for one of 95 %; none for one seed.
     pub fn interval_at(&self, alpha: f64) -> Option<(f64, f64)> {
-        let interval = self.basis.interval(alpha, self.n)?;
+        self.interval_with(alpha, self.n)
+    }
+
+    /// The same if it were of another number of seeds, with the same mean and spread.
+    pub fn interval_with(&self, alpha: f64, seeds: usize) -> Option<(f64, f64)> {
+        let interval = self.basis.interval(alpha, seeds)?;
         Some(match self.distance_to {
             Some(value) => distances(interval, value),
             None => interval,

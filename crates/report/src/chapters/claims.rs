@@ -4,7 +4,9 @@ use super::numbers::{
     ChapterFiles, CsvFile, MOST_NUMBERS, NUMBER_HEAD, RULE, number, number_rows, or_dash, sentences,
 };
 use crate::document::{Cell, Chapter, Layout, Table};
-use records::claims::{Beside, Claims, Column, ExperimentSetting, Outcome, Verdict, counts, range};
+use records::claims::{
+    Beside, Claims, Column, ExperimentSetting, MOST_SEEDS, Outcome, Power, Verdict, counts, range,
+};
 use records::metric;
 use records::stats::{ALPHA, Correlation, MOST_EXACT};
 use records::text::{self, list};
@@ -24,7 +26,8 @@ const LISTS: [(Verdict, &str, &str); 4] = [
     (
         Verdict::Undecided,
         "undecided",
-        "Claims that the records do not decide.",
+        "Claims that the records do not decide. Seeds: how many in all would decide, and how, if means \
+         and spreads stayed; -: it takes more than seeds, such as learning the task first.",
     ),
     (
         Verdict::NotTested,
@@ -103,13 +106,18 @@ fn claim_table(
             once(&claim.source),
             or_dash(&outcome.place),
         ];
-        let means = has_means.then_some(means);
-        let cells = start.into_iter().chain(means);
+        let means = has_means.then(|| [means, seeds(outcome)]);
+        let cells = start.into_iter().chain(means.into_iter().flatten());
         let cells = cells.chain([sentences(&outcome.numbers)]);
         cells.map(Cell::from).collect()
     };
     let mut columns = vec!["claim", "source", "where"];
-    columns.extend(has_means.then_some("means that agree"));
+    columns.extend(
+        has_means
+            .then_some(["means that agree", "seeds"])
+            .into_iter()
+            .flatten(),
+    );
     columns.push("numbers");
     let title = verdict.name();
     Some(Table {
@@ -130,6 +138,15 @@ fn claim_table(
         layout: Layout::Prose,
         ..Table::default()
     })
+}
+
+/// How many seeds would decide an undecided claim, and how.
+fn seeds(outcome: &Outcome) -> String {
+    match outcome.power() {
+        None => "-".into(),
+        Some(Power::More) => format!("> {MOST_SEEDS}"),
+        Some(Power::Seeds(seeds, verdict)) => format!("{seeds}: {}", verdict.name()),
+    }
 }
 
 fn claims_csv(claims: &Claims, outcomes: &[Outcome]) -> CsvFile {

@@ -5,7 +5,8 @@ use longreach_report::{ReportSpec, report};
 use proptest::prelude::*;
 use records::RunRecord;
 use records::claims::{
-    AssertionResult, Assertions, Claim, Claims, ExperimentSetting, Verdict, experiment_settings,
+    AssertionResult, Assertions, Claim, Claims, ExperimentSetting, Power, Verdict,
+    experiment_settings,
 };
 use records::names::Names;
 use serde_json::{Value, json};
@@ -410,6 +411,31 @@ fn many_comparisons_find_one_that_disagrees_by_chance() {
         below(&[64, 128, 256], &at([0.97, 0.97, 0.97])).verdict,
         Agrees
     );
+}
+
+/// Three seeds 0.01 apart and means 0.01 from the bound: t at n - 1 degrees of freedom over sqrt(n)
+/// falls below 1 from n = 6 to 7 at 5 %, and from n = 8 to 9 at 2.5 % (2.447 / 2.646, 2.752 / 3).
+#[test]
+fn seeds_that_would_decide_by_hand() {
+    let power = |means: [f64; 3], lengths: &[usize]| {
+        let records = losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
+        let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
+            "lengths": lengths, "value": 1.0 });
+        claims(vec![claim(value)]).evaluate(&records)[0].power()
+    };
+    let seeds = |n: usize, verdict| Some(Power::Seeds(n, verdict));
+    let (agrees, disagrees) = (Verdict::Agrees, Verdict::Disagrees);
+    assert_eq!(power([0.99, 0.9, 0.9], &[64]), seeds(7, agrees));
+    assert_eq!(power([0.99, 0.99, 0.9], &[64, 128]), seeds(7, agrees));
+    assert_eq!(power([1.01, 0.9, 0.9], &[64]), seeds(7, disagrees));
+    // One of two disagrees: at 5 % / 2.
+    assert_eq!(power([1.01, 0.9, 0.9], &[64, 128]), seeds(9, disagrees));
+    assert_eq!(power([0.9999, 0.9, 0.9], &[64]), Some(Power::More));
+    // Decided already.
+    assert_eq!(power([0.9, 0.9, 0.9], &[64]), None);
+    let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
+    let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
+    assert_eq!(claims(vec![claim(value)]).evaluate(&one)[0].power(), None);
 }
 
 /// The losses of a and b at three seeds differ by about nothing, then by 0.03.
