@@ -39,7 +39,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("014-dape/experiment.toml", "f33724702ca9469f"),
     ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
     ("016-far-turns/experiment.toml", "e4f54081c98e7204"),
-    ("017-segments/experiment.toml", "d1ed594907f9a1c8"),
+    ("017-segments/experiment.toml", "d24c6def0d70a9cc"),
     ("018-majority/experiment.toml", "a49193ca7c5201fd"),
 ];
 
