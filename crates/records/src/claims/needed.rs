@@ -7,7 +7,7 @@ use crate::metric;
 pub(super) enum Needed {
     AtMost(f64),
     AtLeast(f64),
-    /// Strictly below 0. Not so is also what lies above 0 less the smallest difference that counts.
+    /// Strictly below 0, with the smallest difference that counts: smaller gains are none.
     Negative(f64),
     /// Strictly above 0, in the same way.
     Positive(f64),
@@ -48,8 +48,8 @@ impl Needed {
     }
 
     /// Whether an interval is on the claim's side: both ends on one side of the bound decide, a
-    /// bound within it does not. A difference that is to have a sign is against the claim also
-    /// where the whole interval holds gains that do not count.
+    /// bound within it does not. An interval whose gains are all too small to count is on the
+    /// other side.
     pub(super) fn side(self, (low, high): (f64, f64)) -> Option<bool> {
         let is_against = match self {
             Needed::AtMost(_) | Needed::AtLeast(_) => !self.holds(low) && !self.holds(high),
@@ -80,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gains_that_do_not_count_are_against_a_claim_and_no_difference_is_neither() {
+    fn gains_that_are_too_small_are_against_a_claim() {
         let lower = Needed::Negative(0.01);
         let cases = [
             ((-0.03, -0.02), Some(true)),
-            // A gain is one where its sign is sure, however small.
+            // A gain whose sign is sure agrees, however small it is.
             ((-0.004, -0.001), Some(true)),
             ((-0.02, 0.001), None),
             ((-0.008, 0.005), Some(false)),

@@ -10,7 +10,7 @@ pub const MOST_SEEDS: usize = 100;
 /// What would decide a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// So many seeds in all, with this verdict.
+    /// The number of seeds in all, and the verdict that they would lead to.
     Seeds(usize, Verdict),
     /// More than [`MOST_SEEDS`].
     More,
