@@ -1391,6 +1391,40 @@ fn methods_are_ranked_over_tasks() {
 }
 
 #[test]
+fn a_text_on_the_board_has_bits_per_byte_in_length_and_ratios_past_it() {
+    let mut records = [
+        scored("copy", "alibi", &[(1.0, 0.9); 2]),
+        scored("copy", "rope", &[(1.0, 0.0); 2]),
+    ]
+    .concat();
+    for (pe, bits, at_4x) in [("alibi", 2.0, 2.0), ("rope", 1.5, 3.0)] {
+        for seed in 0..2 {
+            let labels = [("model.pe", json!(pe))];
+            let mut run = record("text", &labels, seed, text_task(32));
+            run.evals = [(32, bits), (128, at_4x)]
+                .map(|(len, bits)| {
+                    let nats = bits * std::f64::consts::LN_2;
+                    ok_row("trained", len, &[("loss_nats", nats)])
+                })
+                .to_vec();
+            records.push(run);
+        }
+    }
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let rows = cells(&markdown, "Methods over all tasks");
+    assert!(rows[0][5].starts_with("[bits_per_byte, "), "{:?}", rows[0]);
+    // The ratio is of perplexities: 2 to the difference in bits.
+    let both = [
+        ("alibi", "2.000 ± 0.000", "1.00 ", "≥ 4x"),
+        ("rope", "1.500 ± 0.000", "2.83 ", "1x"),
+    ];
+    for (row, (method, bits, ratio, reach)) in rows[1..].iter().zip(both) {
+        assert_eq!([&row[0], &row[5], &row[7]], [method, bits, reach]);
+        assert!(row[6].starts_with(ratio), "{row:?}");
+    }
+}
+
+#[test]
 fn many_settings_are_the_rows_of_the_overview() {
     let kinds: Vec<String> = (0..9).map(|at| format!("task{at}")).collect();
     let mut records: Vec<RunRecord> = Vec::new();
