@@ -35,7 +35,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("010-staged-masked/experiment.toml", "ea61e9591ae5eccf"),
     ("011-passkey/experiment.toml", "f591e367cdfdcbb0"),
     ("012-mobius-spread/experiment.toml", "0aaad1e5ca49cca7"),
-    ("013-dropping-positions/base.toml", "c4398a7356b3de75"),
+    ("013-dropping-positions/base.toml", "2bfa87f277023c6d"),
     ("014-dape/experiment.toml", "f33724702ca9469f"),
     ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
     ("016-far-turns/experiment.toml", "e4f54081c98e7204"),
