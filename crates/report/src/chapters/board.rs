@@ -253,10 +253,8 @@ fn is_text(setting: &Setting<'_>) -> bool {
 
 /// The metric of a text's score in length: bits per byte where it has them.
 fn in_length<'a>(setting: &'a Setting<'_>) -> &'a str {
-    let bits = setting
-        .all_metrics
-        .iter()
-        .find(|m| *m == metric::BITS_PER_BYTE);
+    let mut all = setting.all_metrics.iter();
+    let bits = all.find(|m| *m == metric::BITS_PER_BYTE);
     bits.map_or_else(|| setting.lead(), String::as_str)
 }
 
