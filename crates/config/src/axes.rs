@@ -10,6 +10,7 @@
 //! in [`super::overrides`].
 
 pub use super::key_path::{MAX_RUNS, OVER, SELECT};
+pub use super::labels::Label;
 
 use super::axis::{Axis, CHOICES, Entry, Family, Lists, METHODS, is_fixed};
 use super::diagnostic::{Diagnostic, deserialize, normalise};
@@ -33,23 +34,12 @@ const MAX_VALUES: usize = 4_000_000;
 /// What a cell weighs besides its values, counted in values.
 const CELL: usize = 16;
 
-/// One axis's value in a cell.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Label {
-    /// The axis's key as it was written, such as `model.pe`.
-    pub key: String,
-    /// The value as shown to people; unique within the axis.
-    pub text: String,
-    /// The value itself.
-    pub value: Value,
-}
-
 /// One combination of the axes' values.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The whole configuration without `axes` and `max_runs`; `kind` comes first in every table.
     pub table: Table,
-    /// One label for each axis, in the order of the file.
+    /// One label or more for each axis, in the order of the file.
     pub labels: Vec<Label>,
     /// Where the values came from.
     pub origins: Origins,
@@ -200,11 +190,7 @@ fn combine(
                 set(&mut cell.table, path.parts(), value.clone())
                     .map_err(|blocked| family.blocked(source, axis, path, &blocked))?;
             }
-            cell.labels.push(Label {
-                key: axis.label_key(),
-                text: entry.label.clone(),
-                value: entry.values[0].clone(),
-            });
+            cell.labels.extend(entry.labels.iter().cloned());
             cell.origins.patches.extend(entry.patches.iter().cloned());
         }
         // Axes may have put `kind` behind keys that were there before.

@@ -3,7 +3,7 @@
 
 use super::diagnostic::{Diagnostic, Location, Problem, describe_value, quoted, type_name};
 use super::key_path::{AXES, Blocked, KeyPath, MAX_RUNS, OVER, SELECT, set_below};
-use super::labels::{canonical, label};
+use super::labels::{Label, canonical};
 use super::origins::Patch;
 use super::source::Source;
 use super::zipped;
@@ -69,22 +69,12 @@ pub(super) struct Axis {
 /// One entry of an axis: a value for each key, and how the entry is shown.
 pub(super) struct Entry {
     pub values: Vec<Value>,
-    pub label: String,
+    pub labels: Vec<Label>,
     pub patches: Vec<Arc<Patch>>,
 }
 
 /// Axes as written: key, keys that it varies, and list of values.
 pub(super) type Lists<'a> = Vec<(&'a String, Vec<KeyPath>, &'a Vec<Value>)>;
-
-impl Axis {
-    /// The key under which its labels are shown: the first that it varies.
-    pub fn label_key(&self) -> String {
-        match &self.paths[..] {
-            [_] => self.key.clone(),
-            paths => paths[0].to_string(),
-        }
-    }
-}
 
 impl Family {
     /// The place of a key below the table.
@@ -295,18 +285,28 @@ impl Family {
             entries.push(self.entry(source, key, &paths, array, index)?);
         }
         self.refuse_repeated(source, key, &paths, &entries)?;
-        let all: Vec<Vec<Value>> = entries.iter().map(|entry| entry.values.clone()).collect();
-        let labels = match (source.fixed.get(key), &all[..], &paths[..]) {
-            (Some(fixed), [first, ..], [_]) => {
-                let mut all = fixed.values.clone();
-                all[fixed.index] = first[0].clone();
-                vec![label(&all).swap_remove(fixed.index)]
+        let of_entries = entries.iter().map(|entry| entry.values.clone());
+        // The labels are those among all entries of the file.
+        let (all, kept) = match source.fixed.get(key) {
+            None => (of_entries.collect(), (0..entries.len()).collect()),
+            Some(fixed) => {
+                let written = fixed.entries.iter();
+                let mut all: Vec<Vec<Value>> = written
+                    .map(|entry| zipped::values(entry, paths.len()))
+                    .collect();
+                for (index, values) in fixed.kept.iter().zip(of_entries) {
+                    all[*index] = values;
+                }
+                (all, fixed.kept.clone())
             }
-            (_, _, [_]) => label(&all.concat()),
-            _ => zipped::labels(&all),
         };
-        for (entry, label) in entries.iter_mut().zip(labels) {
-            entry.label = label;
+        let names = match &paths[..] {
+            [_] => vec![key.to_owned()],
+            _ => paths.iter().map(KeyPath::to_string).collect(),
+        };
+        let mut labels = zipped::labels(&all, &names, self.noun == METHODS.noun);
+        for (entry, index) in entries.iter_mut().zip(kept) {
+            entry.labels = std::mem::take(&mut labels[index]);
         }
         Ok(Axis {
             key: key.to_owned(),
@@ -340,7 +340,7 @@ impl Family {
                     .with_help("write [[{ kind = \"rope\" }, 3e-3], [{ kind = \"t5\" }, 1e-2]]"));
             }
         };
-        let from = source.fixed.get(key).map_or(0, |fixed| fixed.from);
+        let fixed = source.fixed.get(key);
         let (mut values, mut patches) = (Vec::new(), Vec::new());
         for (column, (path, mut value)) in paths.iter().zip(written).enumerate() {
             // Places of the value in the list; below they stand for the axis's key.
@@ -348,6 +348,8 @@ impl Family {
             let mut at = vec![key, &number];
             at.extend((paths.len() > 1).then_some(column.as_str()));
             let mut spot = source.origins().base().element(self.path(&at).parts());
+            let from = fixed.and_then(|fixed| fixed.from.get(path));
+            let from = from.copied().unwrap_or_default();
             for given in source.parsed_overrides(from) {
                 let Some(below) = given.path.below(path).filter(|below| !below.is_empty()) else {
                     continue;
@@ -375,7 +377,7 @@ impl Family {
         }
         Ok(Entry {
             values,
-            label: String::new(),
+            labels: Vec::new(),
             patches,
         })
     }

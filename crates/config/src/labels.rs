@@ -5,6 +5,17 @@ use schema::text::shorten;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use toml::{Table, Value};
 
+/// A value of one of an axis's keys in a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Label {
+    /// The key as it was written, such as `model.pe`.
+    pub key: String,
+    /// The value as shown to people, equal for equal values of the axis.
+    pub text: String,
+    /// The value itself.
+    pub value: Value,
+}
+
 /// Whether two values mean the same, numbers by size: 10000 and 1e4 do.
 pub fn same(a: &Value, b: &Value) -> bool {
     let text = |value: &Value| {

@@ -195,6 +195,18 @@ impl Spot {
         }
     }
 
+    /// Replaces what is known of the elements of an array that stands in this tree.
+    pub(super) fn replace_elements(&mut self, parts: &[String], elements: Vec<Self>) {
+        let mut spot = self;
+        for part in parts {
+            spot = spot.children.entry(part.clone()).or_default();
+        }
+        let numbered = elements.into_iter().enumerate();
+        spot.children = numbered
+            .map(|(number, element)| (number.to_string(), element))
+            .collect();
+    }
+
     pub(super) fn remove(&mut self, parts: &[String]) {
         let Some((last, above)) = parts.split_last() else {
             return;

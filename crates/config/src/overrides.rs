@@ -8,7 +8,8 @@
 //!   axis.
 //! * An override of a key inside an axis's key (axis `model.pe`, override `model.pe.base=5`) is
 //!   applied to every value of the axis.
-//! * An override of one of several keys that an axis varies together is refused.
+//! * An override of one of several keys that an axis varies together keeps the entries with that
+//!   value; where none has it, it is refused.
 //! * An override of a key of `select.over`, or of a table that holds it, takes it out of the sweep.
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
@@ -20,6 +21,7 @@ use super::labels::same;
 use super::origins::{Spot, convert_value};
 use super::source::{Deferred, FixedAxis, Override, Source, unusable, unusable_error};
 use super::zipped;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -118,33 +120,57 @@ impl Source {
         }
     }
 
-    /// Leaves an axis of that key the value alone, if it is one of its values.
+    /// Leaves an axis the entries that have the value at that key, if there are any: of all entries
+    /// where it is the only key of the axis, else of those that earlier overrides left.
     fn fix_axis(&mut self, text: &Arc<str>, path: &KeyPath, value: &Value) -> bool {
         let Some(Value::Table(axes)) = self.table.get_mut(AXES) else {
             return false;
         };
-        let is_it = |key: &&String| KeyPath::parse(key).is_ok_and(|known| known == *path);
-        let Some(key) = axes.keys().find(is_it).cloned() else {
+        let found = axes.iter_mut().find_map(|(key, left)| {
+            let paths = zipped::keys(key).ok()?;
+            let column = paths.iter().position(|known| known == path)?;
+            Some((key.clone(), paths.len(), column, left.as_array_mut()?))
+        });
+        let Some((key, width, column, left)) = found else {
             return false;
         };
-        let Some(Value::Array(left)) = axes.get_mut(&key) else {
+        let mut axis = self.fixed.get(&key).cloned().unwrap_or_else(|| FixedAxis {
+            entries: left.clone(),
+            kept: (0..left.len()).collect(),
+            from: BTreeMap::new(),
+        });
+        let before = std::mem::take(&mut axis.kept);
+        let has_it = |index: &usize| {
+            let values = zipped::values(&axis.entries[*index], width);
+            values.get(column).is_some_and(|known| same(known, value))
+        };
+        axis.kept = match width {
+            1 => (0..axis.entries.len()).filter(has_it).collect(),
+            _ => before.iter().copied().filter(has_it).collect(),
+        };
+        if axis.kept.is_empty() {
             return false;
+        }
+        let kept = axis.kept.iter().map(|index| axis.entries[*index].clone());
+        *left = kept.collect();
+        let base = Arc::make_mut(&mut self.origins.base);
+        let at = [AXES.to_owned(), key.clone()];
+        let spot = |index: &usize| {
+            let mut spot = Spot::default();
+            let mut below = Vec::new();
+            if width > 1 {
+                let number = before.iter().position(|other| other == index);
+                let number = number.unwrap_or_default().to_string();
+                spot = base.element(&[&at[..], &[number]].concat());
+                below.push(column.to_string());
+            }
+            spot.plant(&below, text);
+            spot
         };
-        let values = self.fixed.get(&key).map_or(&*left, |fixed| &fixed.values);
-        let values = values.clone();
-        let Some(index) = values.iter().position(|known| same(known, value)) else {
-            return false;
-        };
-        *left = vec![values[index].clone()];
-        let at = [AXES.to_owned(), key.clone(), "0".to_owned()];
-        Arc::make_mut(&mut self.origins.base).plant(&at, text);
-        let from = self.overrides.len();
-        let fixed = FixedAxis {
-            values,
-            index,
-            from,
-        };
-        self.fixed.insert(key, fixed);
+        let spots = axis.kept.iter().map(spot).collect();
+        base.replace_elements(&at, spots);
+        axis.from.insert(path.clone(), self.overrides.len());
+        self.fixed.insert(key, axis);
         true
     }
 
@@ -235,7 +261,9 @@ fn of_several(text: &str, path: &KeyPath, axis: &str) -> Diagnostic {
     let place = Location::CommandLine {
         argument: text.to_owned(),
     };
-    let problem = format!("`{path}` varies together with others in the axis `{axis}`");
+    let problem = format!(
+        "`{path}` varies together with others in the axis `{axis}`, and no entry has this value"
+    );
     let axis = KeyPath::new([AXES, axis]);
     Diagnostic::new(place, problem)
         .with_key(path.to_string())

@@ -44,16 +44,16 @@ pub(super) struct Override {
     pub(super) is_of_axis: bool,
 }
 
-/// An axis that an override fixed to one of its values. The run keeps the label that it has among
-/// all of them.
+/// An axis that overrides reduced to some of its entries. The runs keep the labels that they have
+/// among all of them.
 #[derive(Clone, Debug)]
 pub(super) struct FixedAxis {
-    /// The values as they were.
-    pub(super) values: Vec<Value>,
-    /// Which of them is left.
-    pub(super) index: usize,
-    /// Overrides before this one are overridden too.
-    pub(super) from: usize,
+    /// The entries as they were.
+    pub(super) entries: Vec<Value>,
+    /// Which of them are left.
+    pub(super) kept: Vec<usize>,
+    /// For each key that was overridden: overrides before this one are overridden too.
+    pub(super) from: BTreeMap<KeyPath, usize>,
 }
 
 /// A configuration file with the overrides applied so far.

@@ -7,7 +7,7 @@
 //! An axis of several keys has a list of values for each of its entries, one for each key.
 
 use super::key_path::KeyPath;
-use super::labels::{canonical, label};
+use super::labels::{Label, canonical, label};
 use std::collections::HashSet;
 use toml::Value;
 
@@ -45,22 +45,32 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Labels of the entries of an axis with several keys, each the values of one entry: the label of
-/// the first value where no other entry has that value, else the labels of all values that differ.
-pub(super) fn labels(entries: &[Vec<Value>]) -> Vec<String> {
-    let width = entries.first().map_or(0, Vec::len);
-    let columns: Vec<Vec<String>> = (0..width).map(|at| column(entries, at)).collect();
+/// The values of an entry as written, one for each of `keys` keys.
+pub(super) fn values(entry: &Value, keys: usize) -> Vec<Value> {
+    match entry {
+        Value::Array(values) if keys > 1 => values.clone(),
+        value => vec![value.clone()],
+    }
+}
+
+/// Labels of the entries of an axis with the keys `names`: the first value, and those of the other
+/// keys that vary. `fewest`: the first alone where no two entries have the same.
+pub(super) fn labels(entries: &[Vec<Value>], names: &[String], fewest: bool) -> Vec<Vec<Label>> {
+    let columns: Vec<Vec<String>> = (0..names.len()).map(|at| column(entries, at)).collect();
     let mut seen = HashSet::new();
     let first_is_enough = (0..entries.len()).all(|row| seen.insert(&columns[0][row]));
-    let varies = |texts: &Vec<String>| texts.iter().any(|text| *text != texts[0]);
-    let others = columns.iter().skip(1);
-    let others = others.filter(|texts| !first_is_enough && varies(texts));
-    let shown: Vec<&Vec<String>> = columns.iter().take(1).chain(others).collect();
-    let text = |row: usize| {
-        let parts: Vec<&str> = shown.iter().map(|texts| texts[row].as_str()).collect();
-        parts.join(", ")
+    let is_shown = |at: usize| {
+        let varies = columns[at].iter().any(|text| *text != columns[at][0]);
+        at == 0 || (varies && !(fewest && first_is_enough))
     };
-    (0..entries.len()).map(text).collect()
+    let shown: Vec<usize> = (0..names.len()).filter(|at| is_shown(*at)).collect();
+    let label = |row: usize, at: usize| Label {
+        key: names[at].clone(),
+        text: columns[at][row].clone(),
+        value: entries[row][at].clone(),
+    };
+    let of = |row: usize| shown.iter().map(|at| label(row, *at)).collect();
+    (0..entries.len()).map(of).collect()
 }
 
 /// Labels of the values at one place of every entry, equal for equal values.
@@ -107,13 +117,29 @@ mod tests {
         assert!(super::keys("model.pe,").is_err());
     }
 
+    fn shown(text: &str, fewest: bool) -> Vec<String> {
+        let entries = entries(text);
+        let names = ["x", "y", "z"].map(str::to_owned);
+        let labels = labels(&entries, &names[..entries[0].len()], fewest);
+        let text = |label: &Label| format!("{}={}", label.key, label.text);
+        let text = |labels: &Vec<Label>| labels.iter().map(text).collect::<Vec<_>>().join(" ");
+        labels.iter().map(text).collect()
+    }
+
     #[test]
     fn an_entry_is_named_by_its_first_value_where_that_is_enough() {
         let rates = r#"[[{ kind = "rope" }, 3e-3], [{ kind = "t5" }, 1e-2]]"#;
-        assert_eq!(labels(&entries(rates)), ["rope", "t5"]);
+        assert_eq!(shown(rates, true), ["x=rope", "x=t5"]);
         let twice = r#"[[{ kind = "t5" }, 3e-3, 1], [{ kind = "t5" }, 1e-2, 1]]"#;
-        assert_eq!(labels(&entries(twice)), ["t5, 0.003", "t5, 0.01"]);
+        assert_eq!(shown(twice, true), ["x=t5 y=0.003", "x=t5 y=0.01"]);
         let mixed = r#"[["a", 1], ["b", 1], ["a", 2]]"#;
-        assert_eq!(labels(&entries(mixed)), ["a, 1", "b, 1", "a, 2"]);
+        assert_eq!(shown(mixed, true), ["x=a y=1", "x=b y=1", "x=a y=2"]);
+    }
+
+    #[test]
+    fn what_is_chosen_is_named_by_all_that_varies() {
+        let rates = "[[1e-3, 100, 1], [3e-3, 200, 1], [1e-2, 200, 1]]";
+        let all = ["x=0.001 y=100", "x=0.003 y=200", "x=0.01 y=200"];
+        assert_eq!(shown(rates, false), all);
     }
 }

@@ -556,7 +556,8 @@ fn several_keys_vary_together() {
         &config,
         &["train.lr=1e-3"],
         &[
-            "varies together with others",
+            "varies together with others in the axis",
+            "no entry has this value",
             "axes.\"model.pe, train.lr\"",
             "command line",
         ],
@@ -575,6 +576,58 @@ fn several_keys_vary_together() {
         "name each key of an axis once",
     ];
     refused(&within, &[], &texts);
+}
+
+/// The page of a run shows its labels as overrides that train this run alone.
+#[test]
+fn overrides_of_keys_that_vary_together_keep_the_entries_with_their_values() {
+    let entries = r#""model.pe, train.lr, train.batch_size" = [
+        [{ kind = "rope" }, 3e-3, 8], [{ kind = "t5" }, 3e-3, 8], [{ kind = "t5" }, 1e-2, 8]]"#;
+    let (head, _) = CONFIG.split_once("[axes]").unwrap();
+    let (top, rest) = head.split_once("[select]").unwrap();
+    let config = format!(
+        "{top}{}[axes]\n{entries}\n",
+        &rest[rest.find("[model]").unwrap()..]
+    );
+    let runs = |overrides: &[&str]| {
+        let overrides = [&["half_seeds=[]", "seeds=[0]"], overrides].concat();
+        let plan = planned(&config, &overrides).unwrap();
+        let run = plan.runs.iter().map(|run| {
+            let labels = run.job.labels.iter();
+            let labels = labels.map(|label| format!("{}={}", label.key, label.text));
+            (labels.collect::<Vec<_>>().join(" "), run.job.run_id.clone())
+        });
+        run.collect::<Vec<_>>()
+    };
+    let all = runs(&[]);
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "rope train.lr=0.003",
+        "t5 train.lr=0.003",
+        "t5 train.lr=0.01",
+    ];
+    assert_eq!(names, expected.map(|name| format!("model.pe={name}")));
+    let t5 = r#"model.pe={kind="t5"}"#;
+    assert_eq!(runs(&[t5]), all[1..]);
+    assert_eq!(runs(&["train.lr=0.003"]), all[..2]);
+    assert_eq!(runs(&[t5, "train.lr=0.01"]), all[2..]);
+    let texts = [
+        "train.lr",
+        "varies together with others",
+        "no entry has this value",
+    ];
+    refused(
+        &config,
+        &[r#"model.pe={kind="rope"}"#, "train.lr=0.01"],
+        &texts,
+    );
+    // What is left of the axis is still known by its line in the file.
+    let wrong = config.replace("1e-2, 8", "1e-2, 0");
+    refused(
+        &wrong,
+        &["half_seeds=[]", "train.lr=0.01"],
+        &["train.batch_size", "x.toml:"],
+    );
 }
 
 #[test]
