@@ -12,10 +12,11 @@ pub(super) const RULE: &str = "Methods: by their names in results.csv. Mean over
      averaged in nats); differences and ratios paired by seed; n: the number of seeds. Over seeds \
      and text: the interval also covers which blocks of the text are scored. A comparison agrees \
      or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
-     beyond the training length of a method that has not converged. A loss that is to be lower \
-     disagrees too if any gain is below 0.01 nats (1 % of the perplexity). Of several comparisons, \
-     only those disagree that Holm's step-down procedure rejects at 5 %. Shares so near to 1 that \
-     not even a perfect score could be shown to be higher are not compared.";
+     beyond the training length of a method that has not converged. Where a loss is to be lower, \
+     an interval with zero and no gain of 0.01 nats (1 % of the perplexity) disagrees too. Of \
+     several comparisons, only those disagree that Holm's step-down procedure rejects at 5 %. \
+     Shares so near to 1 that not even a perfect score could be shown to be higher are not \
+     compared.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {
