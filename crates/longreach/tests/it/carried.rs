@@ -30,7 +30,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("004-rope-scaling/experiment.toml", "0818e3de51fba2f9"),
     ("005-train-by-test/experiment.toml", "826ea4e51f3e9f5a"),
     ("007-randomized/experiment.toml", "f66f163cc43747c0"),
-    ("008-linear-attention/experiment.toml", "7c040c1db7e878aa"),
+    ("008-linear-attention/experiment.toml", "2fee8eeb674e0310"),
     ("009-norms/experiment.toml", "ff040244a2485997"),
     ("010-staged-masked/experiment.toml", "ea61e9591ae5eccf"),
     ("011-passkey/experiment.toml", "f591e367cdfdcbb0"),
