@@ -231,7 +231,7 @@ fn several(names: &[String]) -> String {
 /// The mean at the longest length, for an order.
 fn mean_at_longest(setting: &Setting<'_>, method: &Method) -> f64 {
     let longest = setting.lengths.last().copied().unwrap_or_default();
-    let mean = setting.point(method, setting.lead(), longest).estimate;
+    let mean = setting.score(method, setting.lead(), longest).estimate;
     mean.map_or(f64::NAN, |mean| mean.mean)
 }
 
@@ -293,11 +293,11 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
     let number = |value: f64| metric::number(value, metric::decimals(metric, value));
     let mut lengths = 0;
     let is_better = setting.lengths.iter().all(|&len| {
-        let Some(theirs) = setting.point(other, metric, len).estimate else {
+        let Some(theirs) = setting.score(other, metric, len).estimate else {
             return true;
         };
         lengths += 1;
-        let ours = setting.point(method, metric, len).estimate;
+        let ours = setting.score(method, metric, len).estimate;
         ours.is_some_and(|ours| {
             better_first(metric, ours.mean, theirs.mean) == Ordering::Less
                 && number(ours.mean) != number(theirs.mean)

@@ -1,8 +1,8 @@
 //! Pools runs as seeds of methods, and attaches later evaluations to the runs they belong to.
 //!
 //! Runs are pooled if their identities are equal (`identity.rs`). A later evaluation adds rows to
-//! its run if only its test lengths and variants differ from the run's. An evaluation with another
-//! `eval.decode` or `eval.seed` is a separate method.
+//! its run if only its test lengths and variants differ from the run's, or what it measures beside
+//! the score. An evaluation with another `eval.decode` or `eval.seed` is a separate method.
 
 use super::identity::MethodSpecs;
 use super::naming;
@@ -12,6 +12,9 @@ use crate::spec::{Definition, Spec, canonical_text, definitions, flatten};
 use crate::text::{self, short_hash};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Keys of `eval` that leave the scores of a row as they are.
+const ADDING: [&str; 4] = ["test_lens", "variants", "last_tokens", "attention_distance"];
 
 /// Name of the variant that is the encoding as trained.
 pub const TRAINED: &str = "trained";
@@ -68,8 +71,11 @@ impl<'a> Run<'a> {
         let rows = self.rows.entry(row.test_len).or_default();
         match rows.iter_mut().find(|(name, _)| name == variant) {
             None => rows.push((variant.into(), row)),
-            // What was left out for lack of memory may have been evaluated since.
-            Some((_, known)) if known.status == EvalStatus::Skipped => *known = row,
+            // What was left out for lack of memory may have been evaluated since, and a later
+            // evaluation may have measured more.
+            Some((_, known)) if known.status == EvalStatus::Skipped || adds_to(row, known) => {
+                *known = row;
+            }
             Some(_) => {}
         }
     }
@@ -187,13 +193,25 @@ fn attach<'a>(
     (attached, alone)
 }
 
-/// Whether a later evaluation scored the run's weights as the run did, but for lengths and
-/// variants.
+/// Whether two rows have the same value of every metric that both have.
+fn agree(row: &EvalRow, other: &EvalRow) -> bool {
+    let mut metrics = row.metrics.iter();
+    metrics.all(|(name, value)| other.metrics.get(name).is_none_or(|theirs| theirs == value))
+}
+
+/// Whether a row has all metrics of another one with the same values, and more.
+fn adds_to(row: &EvalRow, known: &EvalRow) -> bool {
+    let has = |name: &String| row.metrics.contains_key(name);
+    agree(row, known) && known.metrics.keys().all(has) && row.metrics.len() > known.metrics.len()
+}
+
+/// Whether a later evaluation scored the run's weights as the run did, but for lengths, variants
+/// and what it measured more.
 fn extends(run: &RunRecord, later: &RunRecord) -> bool {
     let rest = |record: &RunRecord| {
         let mut spec = record.spec.clone();
         if let Some(Value::Object(eval)) = spec.get_mut("eval") {
-            eval.retain(|key, _| key != "test_lens" && key != "variants");
+            eval.retain(|key, _| !ADDING.contains(&key.as_str()));
         }
         canonical_text(&spec)
     };
@@ -305,7 +323,7 @@ fn extend<'a>(
         let known = run
             .row(&name, row.test_len)
             .filter(|known| known.status != EvalStatus::Skipped);
-        if known.is_some_and(|known| known.metrics != row.metrics) {
+        if known.is_some_and(|known| !agree(known, row)) {
             notes.push(format!(
                 "Run {}: {} at {} was evaluated again with other numbers, on {} at commit {}; the \
                  first are shown.",

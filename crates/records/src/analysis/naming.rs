@@ -135,7 +135,8 @@ pub fn axes(runs: &[&RunRecord]) -> String {
 /// Labels of the task that all runs of the setting share: they name the setting, not the method.
 fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)> {
     let of = |run: &'a RunRecord| {
-        let labels = run.labels.iter().filter(|l| l.key.starts_with("task."));
+        let is_of_task = |l: &&Label| l.key == "task" || l.key.starts_with("task.");
+        let labels = run.labels.iter().filter(is_of_task);
         labels
             .map(|l| (l.key.as_str(), l.text.as_str()))
             .collect::<BTreeSet<_>>()

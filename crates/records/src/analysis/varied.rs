@@ -55,7 +55,10 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
             let last = key.rsplit('.').next().unwrap_or(key);
             format!("{} = {}{edge}", text::name(last, 40), text::name(value, 40))
         };
-        let mut parts: Vec<String> = keys.iter().map(part).collect();
+        // What tells equal names apart is in the name already.
+        let is_named = |key: &&&str| group.named.name.contains(&format!("{key} = "));
+        let unnamed = keys.iter().filter(|key| !is_named(key));
+        let mut parts: Vec<String> = unnamed.map(part).collect();
         parts.extend((more > 0).then(|| format!("{more} more")));
         match parts[..] {
             [] => String::new(),

@@ -27,7 +27,10 @@ pub enum Length {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "is no length; allowed: 512, `51..100`, `in`, `2x`, `>1x`, `>=4x`, `<=1x`"
+)]
 enum RawLength {
     Number(usize),
     Text(String),

@@ -44,6 +44,9 @@ pub(crate) fn chapter(
     let mut tables = Vec::new();
     tables.extend((rows.len() != on_board).then(|| reach(&columns, &rows, &left)));
     tables.extend(multiple(&columns).map(|k| kept(&columns, &rows, k)));
+    if tables.is_empty() {
+        return None;
+    }
     for table in &mut tables {
         lead_to_pages(table, &columns, &rows, pages);
         if is_wide {

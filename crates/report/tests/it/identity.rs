@@ -482,6 +482,21 @@ fn later_evaluations_add_rows_to_their_runs() {
     );
     records.reverse();
     assert_eq!(first_table(&records), table);
+    // One that measures more is of the same method, and its row is shown.
+    let run = records.iter().find(|r| r.evaluation_of.is_none()).unwrap();
+    let mut measured = run.clone();
+    measured.evaluation_of = Some(run.run_id.clone());
+    measured.run_id = hex("measured");
+    measured.spec["eval"]["attention_distance"] = json!(true);
+    let metric = *measured.evals[0].metrics.values().next().unwrap();
+    for row in &mut measured.evals {
+        row.metrics.insert("attention_distance_1_1".into(), metric);
+    }
+    let with = [records.clone(), vec![measured]].concat();
+    assert_eq!(first_table(&with), table);
+    let shown = report(&with, &[], &spec()).unwrap();
+    let shown = String::from_utf8(shown.file("report.md").unwrap().to_vec()).unwrap();
+    assert!(shown.contains("mean attention distance by head"));
     // An evaluation with another decoding is a separate method. An evaluation of other weights is
     // left out.
     let mut greedy = evaluated(&records[3], "trained", 64, json!({ "kind": "rope" }), 0.9);
@@ -505,6 +520,26 @@ fn later_evaluations_add_rows_to_their_runs() {
         .unwrap()
         .remove("decode");
     assert_eq!(first_table(&[records, vec![greedy]].concat()), table);
+}
+
+#[test]
+fn a_task_on_an_axis_names_the_setting_and_not_the_method() {
+    let run = |task: &str, of: TaskFacts| {
+        let labels = [
+            ("task", json!({ "kind": task })),
+            ("model.pe", json!("rope")),
+        ];
+        let mut run = record("tasks", &labels, 0, of);
+        run.run_id = hex(task);
+        run.evals.push(ok_row("trained", 64, &[("loss_nats", 1.0)]));
+        run
+    };
+    let mut other = text_task(64);
+    other.kind = "other".into();
+    assert_eq!(
+        methods(&[run("text", text_task(64)), run("other", other)]),
+        ["rope", "rope"]
+    );
 }
 
 #[test]

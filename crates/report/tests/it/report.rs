@@ -949,6 +949,19 @@ fn intervals_count_distinct_rows() {
 
 /// One seed of five fails: the other four are no less a result.
 #[test]
+fn a_method_is_said_to_be_better_everywhere_by_the_seeds_that_learned() {
+    let (learned, failed) = ([1.0, 1.0, 0.95, 0.95], [0.9, 0.1, 0.0, 0.0]);
+    let records = scores(&[
+        ("a", &[learned, learned, learned, failed, failed]),
+        ("b", &[[1.0, 1.0, 0.9, 0.9]; 5]),
+    ]);
+    let summary = report(&records, &[], &spec()).unwrap().summary;
+    // By the means over all seeds b would be better at every length.
+    assert!(summary.contains("both hold up to 64"), "{summary}");
+    assert!(!summary.contains("at every tested length"), "{summary}");
+}
+
+#[test]
 fn seeds_that_learned_count_past_the_training_length() {
     let learned = [1.0, 0.98, 0.5, 0.25];
     let failed = [0.9, 0.1, 0.0, 0.0];
