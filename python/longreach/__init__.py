@@ -161,12 +161,93 @@ def metrics(evaluation: dict) -> dict:
     return found
 
 
+# Keys of `eval` that leave the scores of a row as they are.
+ADDING = ["test_lens", "variants", "last_tokens", "attention_distance"]
+
+
+def evaluations(records: List[dict]) -> List[List[dict]]:
+    """The evaluations of each record, each number once: what a later one repeats is left out.
+    Encodings of one method under one name are told apart: `yarn [scaling.factor = 4.0]`, where the
+    encoding that the runs themselves were evaluated under keeps its name."""
+    names = methods(records)
+    named: dict = {}
+    for record, name in zip(records, names):
+        for row in record["evals"]:
+            group = named.setdefault(_group(record, name, row), {})
+            own = "evaluation_of" not in record
+            encoding = _encoding_of(record, row)
+            group[encoding] = group.get(encoding, False) or own
+    found: List[List[dict]] = [[] for _ in records]
+    seen: dict = {}
+    # A run before its later evaluations.
+    for at in sorted(range(len(records)), key=lambda at: "evaluation_of" in records[at]):
+        record = records[at]
+        spec = record["spec"]["eval"]
+        how = {key: value for key, value in spec.items() if key not in ADDING}
+        run_id = record.get("evaluation_of") or record["run_id"]
+        run = (record["experiment"], run_id, json.dumps(how, sort_keys=True))
+        for row in record["evals"]:
+            encoding = _encoding_of(record, row)
+            group = named[_group(record, names[at], row)]
+            key = (run, row["variant"], test_len(row), encoding)
+            known = seen.setdefault(key, set())
+            new = {key: value for key, value in row["metrics"].items() if key not in known}
+            if not new and (known or row["status"] in known):
+                continue
+            known.update(new or [row["status"]])
+            name = _told(row["variant"], encoding, group)
+            found[at].append({**row, "variant": name, "metrics": new})
+    return found
+
+
+def _group(record: dict, name: str, row: dict) -> tuple:
+    return (record["experiment"], part(record), name, row["variant"], test_len(row))
+
+
+def _encoding_of(record: dict, row: dict) -> str:
+    return json.dumps(_leaves_of(record["spec"]["eval"], row), sort_keys=True)
+
+
+def _told(name: str, encoding: str, group: dict) -> str:
+    """The name of a variant: with the keys that differ among the encodings of this name, unless it
+    is the only one or that of the runs themselves."""
+    if len(group) == 1 or group[encoding]:
+        return name
+    own = json.loads(encoding)
+    others = [json.loads(other) for other in group]
+    keys = sorted({key for other in others for key in other})
+    differ = [key for key in keys if any(other.get(key) != own.get(key) for other in others)]
+    values = [f"{key} = {own.get(key, 'not set')}" for key in differ]
+    return f"{name} [{', '.join(values)}]"
+
+
+def _leaves_of(spec: dict, row: dict) -> dict:
+    """Dotted keys and values of the encoding of a row, and of its positions."""
+    lengths = [str(length) for length in spec["test_lens"]]
+    of = next((each for each in spec["variants"] if each["name"] == row["variant"]), {})
+    leaves = {}
+
+    def flatten(path, value):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                flatten(f"{path}.{key}" if path else key, inner)
+        else:
+            leaves[path] = json.dumps(value)
+
+    if str(test_len(row)) in lengths:
+        place = lengths.index(str(test_len(row)))
+        for above, values in (("", of.get("pe", [])), ("positions", of.get("positions", []))):
+            if place < len(values):
+                flatten(above, values[place])
+    return leaves
+
+
 def scores(records: List[dict]) -> List[dict]:
     """One dictionary for each score: run, part, variant, test length, metric and value. Perplexity
     is derived from the loss."""
     rows = []
-    for record, name in zip(records, methods(records)):
-        for evaluation in record["evals"]:
+    for record, name, found in zip(records, methods(records), evaluations(records)):
+        for evaluation in found:
             for key, metric in metrics(evaluation).items():
                 rows.append(
                     {

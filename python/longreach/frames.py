@@ -22,7 +22,7 @@ from typing import Any, Iterator, Optional
 
 import pandas
 
-from . import Place, methods, metrics, part, records, test_len
+from . import ADDING, Place, evaluations, methods, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
 
 # The colours of the reports, in their order.
@@ -32,6 +32,8 @@ MARKERS = ["o", "s", "^", "D", "v", "o", "P", "<"]
 FIRST = ["perplexity", "exact_match", "token_accuracy", "loss_nats"]
 # Sections of a record's spec that say what a run was, as columns.
 SECTIONS = ["task", "model", "train"]
+# What has columns of its own, or adds rows.
+EVALUATED = [*ADDING, "every", "during"]
 PERIOD = 0.5
 
 
@@ -107,8 +109,8 @@ def frame(place: Place) -> "Frame":
     encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
     the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value` (losses in nats
     for each token, accuracies from 0 to 1), `n` (what it was averaged over: tokens or rows),
-    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task, model
-    and training: `train.lr`, `model.d_model`. Perplexity is exp of the loss.
+    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task, model,
+    training and way of scoring: `train.lr`, `model.d_model`, `eval.decode`. Perplexity is exp of the loss.
 
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.
@@ -176,7 +178,7 @@ def _plan(check: list) -> dict:
 
 
 def _rows(found: list) -> Iterator[dict]:
-    for record, method in zip(found, methods(found)):
+    for record, method, scored in zip(found, methods(found), evaluations(found)):
         spec = record["spec"]
         config = {}
         for section in SECTIONS:
@@ -190,17 +192,19 @@ def _rows(found: list) -> Iterator[dict]:
         }
         lengths = {"train_len": record["task"]["train_len"]}
         none = {"metric": None, "value": math.nan, "n": 0}
+        how = {key: value for key, value in spec["eval"].items() if key not in EVALUATED}
+        config.update(_leaves(how, "eval."))
         if not record["evals"]:
             yield {**base, **none, **lengths, "status": record["status"], "reason": None, **config}
-        for each in record["evals"]:
+        for each in scored:
             lengths["test_len"] = test_len(each)
             about = {"variant": each["variant"], **lengths}
             end = {"status": each["status"], "reason": each.get("reason"), **config}
-            scored = metrics(each)
-            for name, metric in scored.items():
+            found_metrics = metrics(each)
+            for name, metric in found_metrics.items():
                 score = {"metric": name, "value": metric["value"], "n": metric["n"]}
                 yield {**base, **about, **score, **end}
-            if not scored:
+            if not found_metrics:
                 yield {**base, **about, **none, **end}
 
 

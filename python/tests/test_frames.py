@@ -111,6 +111,33 @@ class Records(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "0a has other numbers in .*b/.* than in .*f/record"):
             longreach.records(self.place)
 
+    def test_evaluations_are_counted_once_and_told_apart_by_their_encoding(self):
+        def record(factor, metrics, later=True):
+            pe = {"kind": "rope", "scaling": {"kind": "yarn", "factor": factor}}
+            variants = [{"name": "trained", "pe": [{"kind": "rope"}]}, {"name": "yarn", "pe": [pe]}]
+            rows = [
+                {"variant": each["name"], "test_len": 20, "status": "ok", "metrics": metrics}
+                for each in variants
+            ]
+            about = {"evaluation_of": "a"} if later else {}
+            spec = {"model": {"pe": {"kind": "rope"}}, "eval": {"test_lens": [20]}}
+            spec["eval"]["variants"] = variants
+            task = {"train_len": 10}
+            found = {"run_id": "a", "experiment": "x", "seed": 0, "labels": [], "task": task}
+            return {**found, **about, "spec": spec, "evals": rows}
+
+        loss = {"loss_nats": {"value": 1.0, "n": 2}}
+        more = {**loss, "attention_distance_1_1": {"value": 3.0, "n": 2}}
+        records = [record(4.0, loss), record(2.0, loss, later=False), record(2.0, more)]
+        scores = longreach.scores(records)
+        told = [(score["variant"], score["metric"]) for score in scores]
+        other = "yarn [scaling.factor = 4.0]"
+        self.assertEqual(told[:2], [(other, "loss_nats"), (other, "perplexity")])
+        self.assertEqual(told[2:4], [("trained", "loss_nats"), ("trained", "perplexity")])
+        self.assertEqual(told[4:6], [("yarn", "loss_nats"), ("yarn", "perplexity")])
+        new = "attention_distance_1_1"
+        self.assertEqual(told[6:], [("trained", new), ("yarn", new)])
+
     def test_what_is_no_record_is_refused_by_its_place(self):
         file = self.place / "record.json"
         for text, words in [
