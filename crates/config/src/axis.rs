@@ -348,8 +348,8 @@ impl Family {
             let mut at = vec![key, &number];
             at.extend((paths.len() > 1).then_some(column.as_str()));
             let mut spot = source.origins().base().element(self.path(&at).parts());
-            let from = fixed.and_then(|fixed| fixed.from.get(path));
-            let from = from.copied().unwrap_or_default();
+            let value_of = fixed.and_then(|fixed| fixed.values.get(path));
+            let from = value_of.map_or(0, |(_, before)| *before);
             for given in source.parsed_overrides(from) {
                 let Some(below) = given.path.below(path).filter(|below| !below.is_empty()) else {
                     continue;

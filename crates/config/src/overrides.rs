@@ -10,20 +10,23 @@
 //!   applied to every value of the axis.
 //! * An override of one of several keys that an axis varies together keeps the entries with that
 //!   value; where none has it, it is refused.
-//! * An override of a key of `select.over`, or of a table that holds it, takes it out of the sweep.
+//! * An override of a key of `select.over`, or of a table that holds it, takes it out of the sweep;
+//!   of several keys that vary together it keeps the entries with that value.
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
 use super::axes::{OVER, SELECT};
-use super::diagnostic::{Diagnostic, Location};
+use super::diagnostic::{Diagnostic, Location, describe_value, quoted};
 use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
 
-use super::labels::same;
 use super::origins::{Spot, convert_value};
 use super::source::{Deferred, FixedAxis, Override, Source, unusable, unusable_error};
 use super::zipped;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toml::{Table, Value};
+
+/// The table of what a selection tries, as a key.
+const SELECT_OVER: &str = "select.over";
 
 impl Source {
     /// Applies one `key=value`; see the module's text for what wins over what.
@@ -63,7 +66,7 @@ impl Source {
             for (key, axis) in paths {
                 let is_fixed = axis.iter().any(|axis| axis.below(&path).is_some());
                 if is_fixed && axis.len() > 1 {
-                    return Err(of_several(&text, &path, &key));
+                    return Err(self.of_several_keys(&text, &path, &value, &key));
                 }
                 // An override of the axis's key, or of a table around it, fixes the axis.
                 if is_fixed {
@@ -75,7 +78,7 @@ impl Source {
                 }
             }
         }
-        self.leave_sweep(&path);
+        self.leave_sweep(&text, &path, &value)?;
         match set(&mut self.table, path.parts(), value.clone()) {
             Ok(()) => Arc::make_mut(&mut self.origins.base).plant(path.parts(), &text),
             Err(blocked) => {
@@ -99,29 +102,68 @@ impl Source {
         Ok(())
     }
 
-    /// Takes a key that is set, or lies in a table that is set, out of `select.over`; without any
-    /// key left there is no `[select]`.
-    fn leave_sweep(&mut self, path: &KeyPath) {
+    /// Takes a key that is set, or lies in a table that is set, out of `select.over`; of several
+    /// keys that vary together it keeps the entries with the value. Without any key left there is
+    /// no `[select]`.
+    fn leave_sweep(
+        &mut self,
+        text: &Arc<str>,
+        path: &KeyPath,
+        value: &Value,
+    ) -> Result<(), Diagnostic> {
         let Some(Value::Table(select)) = self.table.get_mut(SELECT) else {
-            return;
+            return Ok(());
         };
         let Some(Value::Table(over)) = select.get_mut(OVER) else {
-            return;
-        };
-        let is_set = |key: &str| {
-            let keys = zipped::known_keys(key);
-            keys.iter().any(|known| known.below(path).is_some())
+            return Ok(());
         };
         let before = over.len();
-        over.retain(|key, _| !is_set(key));
-        if over.is_empty() && before > 0 {
+        let (mut left, mut rest) = (Table::new(), Vec::new());
+        for (key, list) in std::mem::take(over) {
+            let paths = zipped::known_keys(&key);
+            let set = paths.iter().filter(|known| known.below(path).is_some());
+            match (set.count(), list) {
+                (0, list) => _ = left.insert(key, list),
+                (all, _) if all == paths.len() => {}
+                (_, Value::Array(entries)) => {
+                    let asked = BTreeMap::from([(path.clone(), (value.clone(), 0))]);
+                    let at = |entry: &Value| zipped::value_at(entry, &paths, path);
+                    let known: Vec<Value> = entries.iter().filter_map(at).collect();
+                    let fits = |entry: &Value| zipped::fits(entry, &paths, &asked);
+                    let kept: Vec<Value> = entries.into_iter().filter(fits).collect();
+                    match &kept[..] {
+                        _ if !paths.contains(path) => {
+                            return Err(of_several(text, path, value, (SELECT_OVER, &key), &[]));
+                        }
+                        [] => {
+                            return Err(of_several(text, path, value, (SELECT_OVER, &key), &known));
+                        }
+                        [one] => {
+                            rest.extend(paths.iter().cloned().zip(zipped::values(one, paths.len())))
+                        }
+                        _ => _ = left.insert(key, Value::Array(kept)),
+                    }
+                }
+                (_, list) => _ = left.insert(key, list),
+            }
+        }
+        let is_empty = left.is_empty() && before > 0;
+        *over = left;
+        if is_empty {
             self.table.remove(SELECT);
             Arc::make_mut(&mut self.origins.base).remove(&[SELECT.to_owned()]);
         }
+        // The other values of the one entry that is left.
+        for (path, value) in rest {
+            set(&mut self.table, path.parts(), value)
+                .map_err(|found| found.diagnose(text, &path))?;
+            Arc::make_mut(&mut self.origins.base).plant(path.parts(), text);
+        }
+        Ok(())
     }
 
-    /// Leaves an axis the entries that have the value at that key, if there are any: of all entries
-    /// where it is the only key of the axis, else of those that earlier overrides left.
+    /// Leaves an axis the entries that have the value at that key, and those of earlier overrides
+    /// at its other keys, if there are any.
     fn fix_axis(&mut self, text: &Arc<str>, path: &KeyPath, value: &Value) -> bool {
         let Some(Value::Table(axes)) = self.table.get_mut(AXES) else {
             return false;
@@ -129,25 +171,21 @@ impl Source {
         let found = axes.iter_mut().find_map(|(key, left)| {
             let paths = zipped::keys(key).ok()?;
             let column = paths.iter().position(|known| known == path)?;
-            Some((key.clone(), paths.len(), column, left.as_array_mut()?))
+            Some((key.clone(), paths, column, left.as_array_mut()?))
         });
-        let Some((key, width, column, left)) = found else {
+        let Some((key, paths, column, left)) = found else {
             return false;
         };
         let mut axis = self.fixed.get(&key).cloned().unwrap_or_else(|| FixedAxis {
             entries: left.clone(),
             kept: (0..left.len()).collect(),
-            from: BTreeMap::new(),
+            values: BTreeMap::new(),
         });
+        let asked = (value.clone(), self.overrides.len());
+        axis.values.insert(path.clone(), asked);
         let before = std::mem::take(&mut axis.kept);
-        let has_it = |index: &usize| {
-            let values = zipped::values(&axis.entries[*index], width);
-            values.get(column).is_some_and(|known| same(known, value))
-        };
-        axis.kept = match width {
-            1 => (0..axis.entries.len()).filter(has_it).collect(),
-            _ => before.iter().copied().filter(has_it).collect(),
-        };
+        let fits = |index: &usize| zipped::fits(&axis.entries[*index], &paths, &axis.values);
+        axis.kept = (0..axis.entries.len()).filter(fits).collect();
         if axis.kept.is_empty() {
             return false;
         }
@@ -156,12 +194,12 @@ impl Source {
         let base = Arc::make_mut(&mut self.origins.base);
         let at = [AXES.to_owned(), key.clone()];
         let spot = |index: &usize| {
+            let known = before.iter().position(|other| other == index);
+            let known = known.filter(|_| paths.len() > 1);
             let mut spot = Spot::default();
             let mut below = Vec::new();
-            if width > 1 {
-                let number = before.iter().position(|other| other == index);
-                let number = number.unwrap_or_default().to_string();
-                spot = base.element(&[&at[..], &[number]].concat());
+            if let Some(number) = known {
+                spot = base.element(&[&at[..], &[number.to_string()]].concat());
                 below.push(column.to_string());
             }
             spot.plant(&below, text);
@@ -169,9 +207,26 @@ impl Source {
         };
         let spots = axis.kept.iter().map(spot).collect();
         base.replace_elements(&at, spots);
-        axis.from.insert(path.clone(), self.overrides.len());
         self.fixed.insert(key, axis);
         true
+    }
+
+    /// The mistake of a value that no entry of an axis of several keys has, among those that fit
+    /// the overrides of its other keys.
+    fn of_several_keys(&self, text: &str, path: &KeyPath, value: &Value, axis: &str) -> Diagnostic {
+        let paths = zipped::known_keys(axis);
+        let written = self.table.get(AXES).and_then(|axes| axes.get(axis));
+        let written = written.and_then(Value::as_array);
+        let (entries, mut values) = match self.fixed.get(axis) {
+            Some(fixed) => (fixed.entries.clone(), fixed.values.clone()),
+            None => (written.cloned().unwrap_or_default(), BTreeMap::new()),
+        };
+        values.remove(path);
+        let mut fitting = entries;
+        fitting.retain(|entry| zipped::fits(entry, &paths, &values));
+        let at = |entry: &Value| zipped::value_at(entry, &paths, path);
+        let known: Vec<Value> = fitting.iter().filter_map(at).collect();
+        of_several(text, path, value, (AXES, axis), &known)
     }
 
     /// `axes.a.b.c` means the axis `a.b.c`, and `axes.a.b.0.c` the key `c` of the first value of
@@ -256,18 +311,30 @@ fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
     })
 }
 
-/// An override of one of the keys that an axis varies together.
-fn of_several(text: &str, path: &KeyPath, axis: &str) -> Diagnostic {
+/// An override of one of the keys that an axis or a choice varies together, whose entries have the
+/// values `known`.
+fn of_several(
+    text: &str,
+    path: &KeyPath,
+    value: &Value,
+    (table, key): (&str, &str),
+    known: &[Value],
+) -> Diagnostic {
     let place = Location::CommandLine {
         argument: text.to_owned(),
     };
-    let problem = format!(
-        "`{path}` varies together with others in the axis `{axis}`, and no entry has this value"
-    );
-    let axis = KeyPath::new([AXES, axis]);
+    let problem =
+        format!("no entry of `{key}`, which varies several keys together, has this value");
+    let mut allowed: Vec<String> = known.iter().map(describe_value).collect();
+    allowed.dedup();
     Diagnostic::new(place, problem)
         .with_key(path.to_string())
-        .with_help(format!("replace the whole axis: '{axis}=[[...], ...]'"))
+        .with_value(describe_value(value))
+        .with_allowed(allowed.join(", "))
+        .with_help(format!(
+            "replace all entries: '{table}.{}=[[...], ...]'",
+            quoted(key)
+        ))
 }
 
 /// A TOML value, or a string for a word that is none; otherwise what is wrong and what to do.

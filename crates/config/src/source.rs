@@ -52,8 +52,9 @@ pub(super) struct FixedAxis {
     pub(super) entries: Vec<Value>,
     /// Which of them are left.
     pub(super) kept: Vec<usize>,
-    /// For each key that was overridden: overrides before this one are overridden too.
-    pub(super) from: BTreeMap<KeyPath, usize>,
+    /// The value of each key that was overridden, and how many overrides there were before: it
+    /// overrides them too.
+    pub(super) values: BTreeMap<KeyPath, (Value, usize)>,
 }
 
 /// A configuration file with the overrides applied so far.

@@ -7,8 +7,8 @@
 //! An axis of several keys has a list of values for each of its entries, one for each key.
 
 use super::key_path::KeyPath;
-use super::labels::{Label, canonical, label};
-use std::collections::HashSet;
+use super::labels::{Label, canonical, label, same};
+use std::collections::{BTreeMap, HashSet};
 use toml::Value;
 
 /// The keys that an axis varies, separated by commas outside quotes; one in most axes.
@@ -51,6 +51,24 @@ pub(super) fn values(entry: &Value, keys: usize) -> Vec<Value> {
         Value::Array(values) if keys > 1 => values.clone(),
         value => vec![value.clone()],
     }
+}
+
+/// The value of a key in an entry of an axis of `paths`.
+pub(super) fn value_at(entry: &Value, paths: &[KeyPath], path: &KeyPath) -> Option<Value> {
+    let column = paths.iter().position(|known| known == path)?;
+    values(entry, paths.len()).into_iter().nth(column)
+}
+
+/// Whether an entry of an axis of `paths` has these values.
+pub(super) fn fits(
+    entry: &Value,
+    paths: &[KeyPath],
+    asked: &BTreeMap<KeyPath, (Value, usize)>,
+) -> bool {
+    let has = |(path, (value, _)): (&KeyPath, &(Value, usize))| {
+        value_at(entry, paths, path).is_some_and(|own| same(&own, value))
+    };
+    asked.iter().all(has)
 }
 
 /// Labels of the entries of an axis with the keys `names`: the first value, and those of the other

@@ -65,6 +65,7 @@ pub fn read(file: &Value) -> Result<Published, String> {
     let model = Model(config.ok_or("is no JSON object")?);
     types::check(model.0)?;
     let shape = model.shape()?;
+    model.check_absolute()?;
     let mut notes = Vec::new();
     let pe = match model.without_rotation(&shape, &mut notes) {
         Some(pe) => pe,
@@ -173,6 +174,18 @@ impl Model<'_> {
              `rope_theta`; name its encoding: longreach inspect KIND d_model={} n_heads={}",
             shape.d_model, shape.n_heads
         ))
+    }
+
+    /// Refuses encodings of distances in models that are read as having learned positions.
+    fn check_absolute(&self) -> Result<(), String> {
+        let kind = self.text("position_embedding_type");
+        match kind.starts_with("relative") {
+            false => Ok(()),
+            true => Err(format!(
+                "has position_embedding_type `{kind}`, which is not read; the nearest encoding is \
+                 that of Shaw et al.: longreach inspect shaw"
+            )),
+        }
     }
 
     /// Encodings that rotate nothing.
@@ -365,14 +378,13 @@ impl Model<'_> {
             .get("original_max_position_embeddings")
             .and_then(Value::as_u64);
         let original = original.map(|original| original as usize);
-        let original = original
-            .or(self.size("original_max_position_embeddings"))
-            .or(most);
+        let original = original.or(self.size("original_max_position_embeddings"));
         let factor = rope.get("factor").and_then(Value::as_f64);
         let ratio = most
             .zip(original)
             .map(|(most, original)| most as f64 / original as f64);
         let factor = factor.or(ratio);
+        let original = original.or(most);
         let (here, keys): (&str, &[&str]) = match kind {
             "default" | "mrope" => return Ok(Value::Null),
             "linear" => ("linear", &[]),

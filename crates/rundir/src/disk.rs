@@ -138,6 +138,9 @@ impl fmt::Display for Refused {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
                 "give a directory that can be written"
             }
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                "a file is where a directory is to be: move it, or give another directory"
+            }
             ErrorKind::InvalidInput => "remove it, or give another path",
             _ => return Ok(()),
         };

@@ -50,6 +50,8 @@ impl Planner {
             let begin = swept.len();
             swept.extend(self.seeds(&short, &written, &values, plan)?);
             for run in &mut swept[begin..] {
+                let is_chosen = |label: &Label| values.iter().any(|value| value.key == label.key);
+                run.job.labels.retain(|label| !is_chosen(label));
                 run.job.labels.extend(values.iter().cloned());
             }
             tried.push(Tried {

@@ -80,7 +80,7 @@ config::options! {
     name: String
         => Text, r#""yarn""#, "Names the variant in tables and plots.";
     when: Table = unset("every encoding")
-        => EncodingKeys, r#"{ kind = "rope" }"#, "Keys and values the trained encoding must have for the variant to apply.";
+        => EncodingKeys, r#"{ kind = "rope" }"#, "Keys and values that the trained encoding must be written with for the variant to apply.";
     set: Table = unset("{}")
         => EncodingKeys, r#"{ scaling = { kind = "yarn" } }"#, "Keys to change in the trained encoding; with `kind`, another encoding.";
     add: Option<Value> = or("none")

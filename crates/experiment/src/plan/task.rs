@@ -25,9 +25,11 @@ pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
                 KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some())
             };
             let mut keys = [
+                "task.tokenizer",
                 "task.files",
                 "task.split.valid",
                 "task.crates",
+                "task.text.tokenizer",
                 "task.text.files",
                 "task.text.split.valid",
                 "task.text.crates",
@@ -50,7 +52,7 @@ pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
             let key = keys
                 .clone()
                 .find(names_it)
-                .or_else(|| keys.next())
+                .or_else(|| keys.find(|key| !key.ends_with(".tokenizer")))
                 .unwrap_or(&"task");
             let path = path
                 .as_ref()
@@ -61,13 +63,14 @@ pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     }
 }
 
-/// Whether a text of the list at `key` ends in `name`.
+/// Whether the text at `key`, or one of the list there, ends in `name`.
 fn list_names(cell: &Cell, key: &str, name: &str) -> bool {
-    let list = KeyPath::parse(key)
-        .ok()
-        .and_then(|path| path.find(&cell.table)?.as_array().cloned())
-        .unwrap_or_default();
-    list.iter()
-        .filter_map(Value::as_str)
-        .any(|text| text.ends_with(name))
+    let path = KeyPath::parse(key).unwrap_or_default();
+    let written = match path.find(&cell.table) {
+        Some(Value::Array(list)) => list.clone(),
+        Some(one) => vec![one.clone()],
+        None => Vec::new(),
+    };
+    let mut texts = written.iter().filter_map(Value::as_str);
+    texts.any(|text| text.ends_with(name))
 }

@@ -8,7 +8,7 @@
 use crate::plan::planner::Plan;
 use crate::spec::differences::{differences, shown};
 use config::key_path::AXES;
-use records::record::Label;
+use records::record::{Label, Selected};
 use records::{Claims, RunRecord};
 use rundir::Disk;
 use schema::text::excerpt;
@@ -57,6 +57,9 @@ pub struct Config {
     pub assertions: bool,
     /// The runs, by run id, with their labels in this config.
     pub runs: BTreeMap<String, Vec<Label>>,
+    /// What `[select]` chose for runs of the result, by run id; none in lists of versions before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<BTreeMap<String, Selected>>,
     /// The config as it was run.
     #[serde(skip)]
     pub table: Value,
@@ -95,6 +98,8 @@ impl Config {
         let text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
+        let selected = plan.runs.iter().map(|run| &run.job);
+        let selected = selected.filter_map(|job| Some((job.run_id.clone(), job.selected.clone()?)));
         let config = Self {
             id: id_of(&text),
             file: excerpt(&name),
@@ -107,6 +112,7 @@ impl Config {
                 .all_runs()
                 .map(|run| (run.job.run_id.clone(), run.job.labels.clone()))
                 .collect(),
+            selected: Some(selected.collect()),
             table: serde_json::to_value(&plan.table).unwrap_or_default(),
         };
         Ok((config, text))
@@ -123,10 +129,16 @@ impl Config {
         self.runs.contains_key(run_of(record))
     }
 
-    /// Gives records the labels they have in this config: a run shared by two configs may be
-    /// recorded with those of the other.
+    /// Gives records the labels they have in this config, and what it chose: a run shared by two
+    /// configs may be recorded with those of the other.
     pub fn label(&self, records: &mut [RunRecord]) {
         for record in records {
+            let selected = self.selected.as_ref();
+            let selected = selected.filter(|_| record.evaluation_of.is_none());
+            let selected = selected.map(|all| all.get(&record.run_id).cloned());
+            if let Some(selected) = selected.filter(|selected| *selected != record.selected) {
+                record.change(|record| record.selected = selected);
+            }
             let labels = self.runs.get(run_of(record));
             if let Some(labels) = labels.filter(|labels| **labels != record.labels) {
                 record.change(|record| record.labels.clone_from(labels));

@@ -70,51 +70,73 @@ struct Shown {
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let Action::Show(show) = &arguments.action;
     let plan = plan(&show.config, &show.overrides)?;
-    let cells = cells(show)?;
-    let index = chosen(&plan, show.run.as_deref())?;
-    let run = &plan.runs[index];
-    // The seeds of a cell are next to each other.
-    let seeds = plan.runs.len() / cells.len().max(1);
-    let cell = &cells[index / seeds.max(1)];
+    let all = all(&plan, cells(show)?);
+    let index = chosen(&plan, &all, show.run.as_deref())?;
+    let (run, cell) = &all[index];
     let values = values(cell, run);
     if show.json {
-        let runs = plan.runs.len();
+        let runs = all.len();
         let shown = serde_json::json!({
             "run_id": run.job.run_id, "run": index + 1, "runs": runs, "values": values,
         });
         console::print(&console::json(&shown)?);
     } else {
-        console::print(&text(&plan, index, &values));
+        console::print(&text(run, (index, all.len()), &values));
     }
     Ok(Exit::Done)
 }
 
-/// The combinations of the axes, in the order of the runs; under `[select]` with the first values
-/// that are tried, as the plan has them.
-fn cells(show: &Show) -> Result<Vec<Cell>, Failure> {
+/// The combinations of the axes, in the order of the runs, each under every combination of what
+/// `[select]` tries.
+fn cells(show: &Show) -> Result<Vec<Vec<Cell>>, Failure> {
     let mut source = Source::read(&show.config)?;
     for text in &show.overrides {
         source.apply_override(text)?;
     }
     let cells = expand(&source, 1)?;
-    let Some(choices) = Choices::read(&source)? else {
-        return Ok(cells);
+    let choices = Choices::read(&source)?;
+    let tried = |cell: Cell| match &choices {
+        None => Ok(vec![cell]),
+        Some(choices) => {
+            let tried = choices.of(&source, &cell)?.into_iter();
+            Ok(tried.map(|(_, tried)| tried).collect())
+        }
     };
-    let first = |cell: Cell| {
-        let tried = choices.of(&source, &cell)?.into_iter().next();
-        Ok(tried.map_or(cell, |(_, tried)| tried))
-    };
-    cells.into_iter().map(first).collect()
+    cells.into_iter().map(tried).collect()
 }
 
-fn chosen(plan: &Plan, wanted: Option<&str>) -> Result<usize, Failure> {
-    let Some(wanted) = wanted else {
-        return Ok(0);
+/// Every run that the plan may ask for, with its config.
+fn all(plan: &Plan, cells: Vec<Vec<Cell>>) -> Vec<(&PlannedRun, Cell)> {
+    let Some(selection) = &plan.selection else {
+        // The runs of a cell are next to each other.
+        let each = (plan.runs.len() / cells.len().max(1)).max(1);
+        let cells = cells.iter().flatten();
+        let both = plan.runs.chunks(each).zip(cells);
+        return both
+            .flat_map(|(runs, cell)| runs.iter().map(|run| (run, cell.clone())))
+            .collect();
     };
+    let methods = selection.methods.iter().zip(&cells);
+    let tried = methods.flat_map(|(method, cells)| method.tried.iter().zip(cells));
+    tried
+        .flat_map(|(tried, cell)| {
+            let swept = tried.sweep.iter().map(|index| &selection.runs[*index]);
+            let runs = swept.chain(&tried.runs);
+            runs.map(|run| (run, cell.clone()))
+        })
+        .collect()
+}
+
+/// The run that is asked for; the first of the result unless one is.
+fn chosen(
+    plan: &Plan,
+    all: &[(&PlannedRun, Cell)],
+    wanted: Option<&str>,
+) -> Result<usize, Failure> {
+    let first = plan.runs.first().map(|run| run.job.run_id.as_str());
+    let wanted = wanted.or(first).unwrap_or_default();
     let fits = |run: &PlannedRun| run.job.run_id.starts_with(wanted);
-    let found: Vec<usize> = (0..plan.runs.len())
-        .filter(|index| fits(&plan.runs[*index]))
-        .collect();
+    let found: Vec<usize> = (0..all.len()).filter(|index| fits(all[*index].0)).collect();
     match found[..] {
         [one] => Ok(one),
         _ => {
@@ -160,9 +182,11 @@ fn values(cell: &Cell, run: &PlannedRun) -> Vec<Shown> {
         for derived in ["vocab_size", "seq_len", "variants"] {
             table.shift_remove(derived);
         }
+        // Runs of the sweep and halves are scored under the trained encoding alone.
+        let has_variants = run.job.spec.eval.variants.len() > 1;
         for (key, value) in [
             ("start_from", section == "train"),
-            ("variants", section == "eval"),
+            ("variants", section == "eval" && has_variants),
         ]
         .into_iter()
         .filter_map(|(key, here)| {
@@ -239,15 +263,13 @@ fn leaves(path: &KeyPath, table: Map<String, Value>, add: &mut impl FnMut(KeyPat
 }
 
 /// The values as a config with their origins in comments.
-fn text(plan: &Plan, index: usize, values: &[Shown]) -> String {
-    let run = &plan.runs[index];
+fn text(run: &PlannedRun, (index, runs): (usize, usize), values: &[Shown]) -> String {
     let mut out = format!("# run {}: {}", run.job.run_id, run.job.name());
-    if plan.runs.len() > 1 {
+    if runs > 1 {
         let _ = write!(
             out,
-            "\n# {} of {} runs; --run RUN_ID shows another, `longreach check` lists them",
+            "\n# {} of {runs} runs; --run RUN_ID shows another, `longreach check` lists them",
             index + 1,
-            plan.runs.len()
         );
     }
     let mut section = String::new();

@@ -139,8 +139,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         _ => (Rows::Test, "train"),
     };
     let is_train = split == "train";
+    // Rows to train on may have lengths that are not tested.
+    let tested: &[usize] = if is_train { &[] } else { &[length] };
     let built = Surroundings::of(Path::new("."))
-        .build(&task, train_len, &[length], seed, asked, Mask::Causal)
+        .build(&task, train_len, tested, seed, asked, Mask::Causal)
         .map_err(|error| arguments.refused(&source, error))?;
     let rows = arguments.count(&*built, is_train)?;
     let batches: Vec<Printed> = if is_train {

@@ -52,8 +52,11 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if !swept.is_empty() {
         check_beside(out, &beside, &swept)?;
     }
-    console::tell(&format!("writing to {}", out.display()));
     let bins = arguments.bins.map(usize::from);
+    if found.records.is_empty() && !swept.is_empty() {
+        return gather_sweep(found, swept, &beside, bins);
+    }
+    console::tell(&format!("writing to {}", out.display()));
     let found = gather_found(found, out, bins).map_err(|error| match error {
         StoreError::Invalid { .. } | StoreError::Newer { .. } | StoreError::Conflicts(_) => {
             Failure::input(error)
@@ -82,6 +85,26 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             ));
         }
     }
+    Ok(Exit::Done)
+}
+
+/// Writes the sweep of an experiment that has no result yet.
+fn gather_sweep(
+    found: Found,
+    swept: Vec<RunRecord>,
+    path: &Path,
+    bins: Option<usize>,
+) -> Result<Exit, Failure> {
+    let runs = count(swept.len(), "run");
+    let swept = Found {
+        records: swept,
+        ..found
+    };
+    gather_found(swept, path, bins).map_err(Failure::resources)?;
+    let place = path.display();
+    console::print(&format!(
+        "wrote {place}: {runs} of sweeps; no result is recorded yet"
+    ));
     Ok(Exit::Done)
 }
 

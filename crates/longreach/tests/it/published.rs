@@ -352,6 +352,30 @@ fn a_value_of_another_type_is_not_an_absent_one() {
     }
 }
 
+/// What is read as another encoding would be wrong without a word.
+#[test]
+fn distances_of_bert_and_scalings_without_a_factor_are_refused() {
+    let sizes = json!({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+                       "max_position_embeddings": 512});
+    let error = |more: Value| {
+        let mut config = sizes.clone();
+        let more = more.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(more);
+        published::read(&config).unwrap_err()
+    };
+    for kind in ["relative_key", "relative_key_query"] {
+        let found = error(json!({"model_type": "bert", "position_embedding_type": kind}));
+        assert!(
+            found.contains(&format!("position_embedding_type `{kind}`")),
+            "{found}"
+        );
+    }
+    for kind in ["linear", "dynamic", "yarn"] {
+        let found = error(json!({"model_type": "llama", "rope_scaling": {"type": kind}}));
+        assert!(found.contains("has no `factor`"), "{kind}: {found}");
+    }
+}
+
 #[test]
 fn inspect_reads_the_file_of_a_model() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use crate::common::{Scratch, exits, longreach, stdout};
 use experiment::plan;
 use experiment::plan::planner::Plan;
 use records::{RunRecord, read_jsonl, read_record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = r#"name = "chosen"
@@ -372,6 +372,17 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     // The same again, the results under the name of the sweep, and a file of something else.
     assert_eq!(gather(&out), Some(0));
     assert_eq!(gather(&beside), Some(2));
+    // Of an experiment without a result, the sweep alone.
+    for record in records(&scratch)
+        .iter()
+        .filter(|record| !record.is_of_sweep())
+    {
+        std::fs::remove_dir_all(scratch.runs().join("chosen").join(&record.run_id)).unwrap();
+    }
+    let first = scratch.directory.path().join("first/results.jsonl");
+    assert_eq!(gather(&first), Some(0));
+    let swept = read_jsonl(&first.with_file_name("selection.jsonl")).unwrap();
+    assert_eq!((swept.records.len(), first.exists()), (12, false));
     std::fs::write(&beside, "mine\n").unwrap();
     assert_eq!(gather(&out), Some(6));
     assert_eq!(std::fs::read(&beside).unwrap(), b"mine\n");
@@ -510,6 +521,90 @@ fn mistakes_of_a_selection_are_named() {
 }
 
 #[test]
+fn an_override_of_one_of_several_chosen_keys_keeps_the_entries_with_its_value() {
+    let over = r#"select.over={"train.lr, train.batch_size"=[[1e-3, 4], [1e-2, 4], [1e-2, 8]]}"#;
+    let tried = |overrides: &[&str]| {
+        let plan = planned(CONFIG, &[&[over], overrides].concat()).unwrap();
+        let swept = plan
+            .selection
+            .as_ref()
+            .map_or(&plan.runs, |found| &found.runs);
+        let train = swept.iter().map(|run| &run.job.spec.train);
+        let values: BTreeSet<String> = train
+            .map(|train| format!("{} {}", train.lr, train.batch_size))
+            .collect();
+        (
+            plan.selection.is_some(),
+            values.into_iter().collect::<Vec<_>>().join(", "),
+        )
+    };
+    let [all, larger, smaller] = [&[][..], &["train.lr=1e-2"], &["train.lr=1e-3"]].map(tried);
+    assert_eq!(all, (true, "0.001 4, 0.01 4, 0.01 8".into()));
+    assert_eq!(larger, (true, "0.01 4, 0.01 8".into()));
+    assert_eq!(smaller, (false, "0.001 4".into()));
+    let texts = [
+        "train.lr",
+        "no entry of",
+        "allowed: 0.001, 0.01",
+        "select.over.",
+    ];
+    refused(CONFIG, &[over, "train.lr=5e-3"], &texts);
+}
+
+#[test]
+fn the_config_of_every_run_is_shown_as_one_that_is_this_run() {
+    let scratch = Scratch::with(CONFIG);
+    let plan = planned(CONFIG, &[]).unwrap();
+    let found = plan.selection.as_ref().unwrap();
+    let last = &found.methods.last().unwrap().tried.last().unwrap().runs;
+    let half = last.iter().find(|run| run.job.half_of.is_some()).unwrap();
+    for run in [found.runs.last().unwrap(), half, &plan.runs[0]] {
+        let mut show = crate::common::longreach();
+        show.args(["config", "show"]).arg(&scratch.config);
+        let shown = show.arg("--run").arg(&run.job.run_id).output().unwrap();
+        exits(&shown, 0);
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let again = planned(&shown, &[]).unwrap();
+        assert_eq!(again.runs[0].job.run_id, run.job.run_id, "{shown}");
+    }
+}
+
+#[test]
+fn a_report_of_one_config_has_what_this_config_chose() {
+    let scratch = Scratch::with(CONFIG);
+    let other = r#"select.over={"train.lr"=[3e-3, 1e-5]}"#;
+    for overrides in [&[][..], &[other]] {
+        let run = [&["seeds=[0]", "half_seeds=[]"], overrides].concat();
+        exits(&scratch.longreach("run", &run), 0);
+    }
+    let place = scratch.runs().join("chosen");
+    let configs = std::fs::read_dir(place.join("configs")).unwrap();
+    let mut tried = BTreeSet::new();
+    for config in configs.map(|entry| entry.unwrap().path()) {
+        if config
+            .extension()
+            .is_none_or(|extension| extension != "toml")
+        {
+            continue;
+        }
+        let out = scratch.directory.path().join("report");
+        let mut report = crate::common::longreach();
+        report.arg("report").arg(&place).arg("--out").arg(&out);
+        exits(
+            &report
+                .arg("--config")
+                .arg(config.file_stem().unwrap())
+                .output()
+                .unwrap(),
+            0,
+        );
+        let text = std::fs::read_to_string(out.join("report.md")).unwrap();
+        tried.insert(text.contains("1e-5") || text.contains("0.00001"));
+    }
+    assert_eq!(tried, BTreeSet::from([false, true]));
+}
+
+#[test]
 fn an_override_of_a_chosen_key_takes_it_out_of_the_sweep() {
     let plan = planned(CONFIG, &["train.lr=2e-3"]).unwrap();
     assert!(plan.selection.is_none());
@@ -556,8 +651,8 @@ fn several_keys_vary_together() {
         &config,
         &["train.lr=1e-3"],
         &[
-            "varies together with others in the axis",
-            "no entry has this value",
+            "no entry of `model.pe, train.lr`",
+            "allowed: 0.003, 0.01",
             "axes.\"model.pe, train.lr\"",
             "command line",
         ],
@@ -611,11 +706,7 @@ fn overrides_of_keys_that_vary_together_keep_the_entries_with_their_values() {
     assert_eq!(runs(&[t5]), all[1..]);
     assert_eq!(runs(&["train.lr=0.003"]), all[..2]);
     assert_eq!(runs(&[t5, "train.lr=0.01"]), all[2..]);
-    let texts = [
-        "train.lr",
-        "varies together with others",
-        "no entry has this value",
-    ];
+    let texts = ["train.lr", "varies several keys together", "allowed: 0.003"];
     refused(
         &config,
         &[r#"model.pe={kind="rope"}"#, "train.lr=0.01"],
@@ -651,6 +742,16 @@ fn submit_takes_the_sweep_and_then_the_result() {
     assert!(sweep.status.success(), "{sweep:?}");
     assert!(String::from_utf8_lossy(&sweep.stderr).contains("--chosen-by"));
     assert_eq!(lines("sweep"), 12);
+    let script = |out: &str| {
+        let script = scratch.directory.path().join(out).join("parallel.sh");
+        std::fs::read_to_string(script).unwrap()
+    };
+    // A sweep has no report.
+    let last = script("sweep").lines().last().unwrap().to_owned();
+    assert!(
+        last.contains("--chosen-by") && !last.contains("longreach report"),
+        "{last}"
+    );
     assert!(
         scratch
             .longreach("run", &["seeds=[0]", "half_seeds=[]"])
@@ -662,6 +763,7 @@ fn submit_takes_the_sweep_and_then_the_result() {
     let result = submit("result", Some(&runs));
     assert!(result.status.success(), "{result:?}");
     assert_eq!(lines("result"), 6);
+    assert!(script("result").ends_with("./longreach report .\n"));
     std::fs::remove_file(selection_file(&scratch)).unwrap();
     let swept = records(&scratch)
         .into_iter()

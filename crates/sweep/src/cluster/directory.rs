@@ -3,6 +3,7 @@
 use experiment::device::DeviceName;
 use experiment::plan::memory::MemoryLimit;
 use experiment::run::protocol::CheckpointEvery;
+use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -72,6 +73,9 @@ pub struct Submission {
     pub tasks: usize,
     /// When, in seconds since 1970.
     pub submitted: u64,
+    /// Whether the runs are the sweep of `[select]`, which has no report.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_sweep: bool,
     /// How tasks run.
     pub how: TaskHow,
 }

@@ -277,8 +277,20 @@ fn report_sbatch(submission: &Submission) -> String {
     }
     lines.push(GUARD.trim_end().to_owned());
     lines.push("./longreach status .".to_owned());
-    lines.push("exec ./longreach report .".to_owned());
+    lines.push(format!("exec {}", end(submission)));
     lines.join("\n") + "\n"
+}
+
+/// The last command of a script: the report, or what follows a sweep, which has none.
+fn end(submission: &Submission) -> String {
+    match submission.is_sweep {
+        false => "./longreach report .".to_owned(),
+        true => {
+            "/bin/echo \"this was the sweep of [select]: longreach submit CONFIG --chosen-by $PWD \
+                 --out ANOTHER submits the result\""
+                .to_owned()
+        }
+    }
 }
 
 fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
@@ -324,8 +336,9 @@ hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
   --time-request {request}s --crash-limit 5 --stdout 'logs/hq-%{{TASK_ID}}.log' \
   --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker}
 ./longreach status .
-./longreach report .
+{end}
 "#,
+        end = end(submission),
         script = submission.scheduler.script(generation),
         name = job_name(submission),
         cpus = how.cpus_per_task,
@@ -372,8 +385,9 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
   SHELL=/bin/bash parallel --jobs {jobs} --halt never --joblog logs/parallel{suffix}.tsv{options} \
     "$bind {worker} --task {{}} >> logs/{{}}.log 2>&1"
 ./longreach status .
-./longreach report .
+{end}
 "#,
+        end = end(submission),
         indices = indices.join(" "),
         options = options(how),
         suffix = if generation > 0 {

@@ -93,6 +93,15 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     })
 }
 
+/// Whether the runs of a plan are its sweep of `[select]`.
+fn is_sweep(plan: &Plan) -> bool {
+    let swept = plan.selection.iter().flat_map(|found| &found.runs).next();
+    let first = plan.runs.first();
+    swept
+        .zip(first)
+        .is_some_and(|(swept, first)| swept.job.run_id == first.job.run_id)
+}
+
 /// Writes all files, `submit.json` last.
 fn write(
     plan: &Plan,
@@ -134,6 +143,7 @@ fn write(
         submitted: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs()),
+        is_sweep: is_sweep(plan),
         how,
     };
     for (name, text) in scheduler.files(&submission, tasks, 0) {

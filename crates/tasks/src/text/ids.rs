@@ -256,7 +256,9 @@ pub(super) fn decode(
             "token {at} of the {split} split is {id}, and `task.vocab` = {vocab} has ids below it"
         );
         let hint = "raise `vocab`, or check that the ids have as many bits as `level` says";
-        return Err(TaskError::input(first, problem, hint));
+        let name = part.name_at(cut_before + at * width);
+        let file = name.map_or_else(|| first.to_owned(), |name| first.with_file_name(name));
+        return Err(TaskError::input(file, problem, hint));
     }
     // `vocab` is at most 2^24, so every id fits.
     Ok(ids.map(|id| id as i32).collect())

@@ -56,6 +56,17 @@ impl Part {
         part
     }
 
+    /// The name of the file that a byte is from.
+    pub(super) fn name_at(&self, at: usize) -> Option<&str> {
+        let mut end = 0;
+        let holds = |(_, bytes): &&(String, usize)| {
+            end += bytes;
+            at < end
+        };
+        let piece = self.pieces.iter().find(holds);
+        piece.map(|(name, _)| name.as_str())
+    }
+
     fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
         // Lengths come before contents, so that no two corpora give the same bytes to hash.
         let number = |n: usize| (n as u64).to_le_bytes();
