@@ -109,8 +109,9 @@ def frame(place: Place) -> "Frame":
     encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
     the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value` (losses in nats
     for each token, accuracies from 0 to 1), `n` (what it was averaged over: tokens or rows),
-    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task, model,
-    training and way of scoring: `train.lr`, `model.d_model`, `eval.decode`. Perplexity is exp of the loss.
+    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task,
+    model, training and way of scoring: `train.lr`, `model.d_model`, `eval.decode`. Perplexity is
+    exp of the loss.
 
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.
