@@ -152,7 +152,7 @@ fn printed(ground: &Ground, manifest: &[u8]) {
 }
 
 /// The object as the program would have written it, with its seal: keys in their order, so that
-/// order is no reason to refuse.
+/// order is not a reason to refuse.
 fn fitting(mut object: Map<String, Value>) -> Value {
     let mut ordered = take(
         &mut object,

@@ -130,7 +130,7 @@ pub fn overrides(data: &[u8], ground: &Ground) -> bool {
         .map(str::to_owned)
         .collect::<Vec<_>>();
     // Arguments hold no NUL. Paths out of the ground, and escapes that could write one, are left
-    // out: the machine is no seed.
+    // out: the machine is not a seed.
     let strange = |line: &String| {
         line.contains(['/', '\0'])
             || line.contains("..")

@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
 
 def records(path: Place) -> List[dict]:
     """All records at a path: a run's directory, a directory above, a record, or a .jsonl file. A run
-    that lies there twice is taken once; with other numbers it raises ValueError."""
+    that is found twice is counted once; if its numbers differ, this raises ValueError."""
     found = {}
     for place, record in _placed(pathlib.Path(path)):
         numbers = _numbers(record)
@@ -110,9 +110,9 @@ def _record(place, text):
     try:
         record = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{place} is no record: {error}") from None
+        raise ValueError(f"{place} is not a record: {error}") from None
     if not isinstance(record, dict) or "schema" not in record:
-        raise ValueError(f"{place} is no record")
+        raise ValueError(f"{place} is not a record")
     if record["schema"] != SCHEMA:
         version = record["schema"]
         raise ValueError(f"{place} is a record of schema {version}; this package reads {SCHEMA}")

@@ -46,7 +46,7 @@ def toml(value: Any) -> str:
     if isinstance(value, os.PathLike):
         return _text(os.fspath(value))
     if not isinstance(value, (bool, int, float, str)):
-        raise TypeError(f"{value!r} is no value of a config: a number, a text, a list, a dictionary")
+        raise TypeError(f"{value!r} is not a value of a config: a number, a text, a list, a dictionary")
     if isinstance(value, str):
         return _text(value)
     # TOML writes infinities and NaN as Python does.

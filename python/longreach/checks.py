@@ -114,9 +114,9 @@ class Checked(Encoding):
 
 
 def check_class(encoding) -> None:
-    """Refuses what is no class of an encoding."""
+    """Refuses what is not a class of an encoding."""
     if not (isinstance(encoding, type) and issubclass(encoding, Encoding)):
-        raise BenchError(f"{encoding!r} is no class derived from longreach.bench.Encoding")
+        raise BenchError(f"{encoding!r} is not a class derived from longreach.bench.Encoding")
 
 
 def make(encoding: type, shape: Shape, seed: int) -> Encoding:

@@ -54,7 +54,7 @@ def run(
     progress: bool = True,
     **overrides: Any,
 ) -> "Frame":
-    """Trains and evaluates what a config asks for and is not recorded yet, and gives its scores.
+    """Trains and evaluates what a config asks for and is not recorded yet, and returns its scores.
 
     `config` is a file, or the name of a config that comes with the program. Overrides replace
     values of it: `seeds=[0, 1]`, `train={"steps": 200}`, `**{"model.pe": {"kind": "alibi"}}`. A
@@ -127,7 +127,7 @@ def draw(
 
     `metric` is perplexity, or the first that the frame has. `by` is the column that tells lines
     apart. Losses and perplexities are averaged in nats. Dots are single seeds. The dotted line is
-    the training length. Gives the axes of matplotlib.
+    the training length. Returns the axes of matplotlib.
     """
     import matplotlib.pyplot as pyplot
 

@@ -224,7 +224,7 @@ class Bench(unittest.TestCase):
             Steep: "the gradient of slope is NaN",
             Blind: "a query sees no key",
             dict: "no class derived",
-            None: "None is no class derived",
+            None: "None is not a class derived",
         }
         for encoding, words in wrong.items():
             with self.subTest(encoding), self.assertRaises(bench.BenchError) as caught:

@@ -141,10 +141,10 @@ class Records(unittest.TestCase):
     def test_what_is_no_record_is_refused_by_its_place(self):
         file = self.place / "record.json"
         for text, words in [
-            ('{"schema": 1, "run', "record.json is no record: Unterminated"),
-            ("", "record.json is no record"),
-            ("\xff", "record.json is no record"),
-            ("[]", "record.json is no record"),
+            ('{"schema": 1, "run', "record.json is not a record: Unterminated"),
+            ("", "record.json is not a record"),
+            ("\xff", "record.json is not a record"),
+            ("[]", "record.json is not a record"),
             ('{"schema": 99}', "record.json is a record of schema 99; this package reads 1"),
         ]:
             file.write_text(text, encoding="latin-1")
@@ -152,7 +152,7 @@ class Records(unittest.TestCase):
                 longreach.records(self.place)
         lines = self.place / "all.jsonl"
         lines.write_text('\n{"schema": 1}\nhello\n', encoding="utf-8")
-        with self.assertRaisesRegex(ValueError, "all.jsonl:3 is no record"):
+        with self.assertRaisesRegex(ValueError, "all.jsonl:3 is not a record"):
             longreach.records(lines)
         lines.write_text("")
         for place in (lines, self.place / "nowhere", self.place / "nowhere.jsonl"):

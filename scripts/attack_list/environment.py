@@ -64,7 +64,7 @@ def zones(box):
         box.identical()
 
 
-@attack("locale", "LC_ALL of Turkish, Arabic, none that exists, and bytes that are no text", "identical; the same text from list and check")
+@attack("locale", "LC_ALL of Turkish, Arabic, none that exists, and bytes that are not text", "identical; the same text from list and check")
 def locales(box):
     texts = set()
     for locale in (b"C", b"tr_TR.UTF-8", b"ar_EG.UTF-8", b"xx_XX", b"\xff\xfe"):
@@ -91,7 +91,7 @@ def empty(box):
     box.identical()
 
 
-@attack("environment", "every variable that is set holds bytes that are no text", "identical")
+@attack("environment", "every variable that is set holds bytes that are not text", "identical")
 def odd_values(box):
     names = ["HOME", "TERM", "COLUMNS", "LINES", "NO_COLOR", "LANG", "USER", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE", "SLURM_CPUS_PER_TASK", "SLURM_ARRAY_TASK_ID", "CARGO_HOME"]
     box.run(env={name: os.fsdecode(b"\xff\x1b[2J") for name in names})

@@ -76,7 +76,7 @@ def shrinking(box):
     meanwhile(box, change, ["check", "x.toml"], ["run", "x.toml", "--runs", "r", "--jobs", "1"], times=4, allowed=(0, 1, 2, 3))
 
 
-@attack("partial reads", "the log of a running training is emptied", "the run does not end as recorded and sound; the same command mends it")
+@attack("partial reads", "the log of a running training is emptied", "the run does not end as recorded and sound; the same command fixes it")
 def log(box):
     process = box.start("run", "x.toml", "--runs", "runs", "--jobs", "1", "train.steps=20000", "seeds=[0]")
     logs = lambda: [path for path in (box.path / "runs").glob("tiny/*/steps.jsonl") if path.stat().st_size > 0]

@@ -381,7 +381,7 @@ def model_values(box):
         box.refused("inspect", "--model-config", "m.json", words=["m.json", word])
 
 
-@attack("published configs", "a missing file, a directory, a pipe, an empty file, bytes that are no text, NaN, 100,000 levels, an array", "3, or 2 with the file named, at once")
+@attack("published configs", "a missing file, a directory, a pipe, an empty file, bytes that are not text, NaN, 100,000 levels, an array", "3, or 2 with the file named, at once")
 def model_files(box):
     (box.path / "d").mkdir()
     os.mkfifo(box.path / "pipe")

@@ -86,7 +86,7 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// If it is no table.
+    /// If it is not a table.
     pub fn table<'a>(&self, source: &'a Source) -> Result<Option<&'a Table>, Diagnostic> {
         let path = self.path(&[]);
         let above = path.parent();

@@ -131,7 +131,7 @@ impl fmt::Display for KeyPath {
 /// Why a value could not be put at a path.
 #[derive(Debug)]
 pub enum Blocked {
-    /// Something above the value is no table.
+    /// Something above the value is not a table.
     NotATable {
         /// Its path.
         at: Vec<String>,

@@ -35,7 +35,7 @@ impl Source {
     }
 
     /// As [`apply_override`](Self::apply_override), with another example for the error of a text
-    /// that is no override.
+    /// that is not an override.
     pub fn apply_override_such_as(&mut self, text: &str, example: &str) -> Result<(), Diagnostic> {
         let Override {
             text,

@@ -15,7 +15,7 @@ use toml::Value;
 ///
 /// # Errors
 ///
-/// What is wrong with the first of them that is no dotted key.
+/// What is wrong with the first of them that is not a dotted key.
 pub(super) fn keys(axis: &str) -> Result<Vec<KeyPath>, String> {
     split(axis)
         .into_iter()
@@ -23,7 +23,7 @@ pub(super) fn keys(axis: &str) -> Result<Vec<KeyPath>, String> {
         .collect()
 }
 
-/// The same, where a text that is no dotted key is a key of one part.
+/// The same, where a text that is not a dotted key is a key of one part.
 pub(super) fn known_keys(axis: &str) -> Vec<KeyPath> {
     keys(axis).unwrap_or_else(|_| vec![KeyPath::new([axis])])
 }

@@ -87,7 +87,7 @@ fn type_in_words(kind: Kind) -> String {
     match kind {
         Kind::Text => "string".to_owned(),
         Kind::Truth => "true or false".to_owned(),
-        // The largest whole number of TOML is no limit of the key.
+        // The largest whole number of TOML is not a limit of the key.
         Kind::Whole(low, high) if high == u64::MAX >> 1 => format!("whole number from {low}"),
         Kind::Whole(low, high) => format!("whole number, {low} to {high}"),
         Kind::Number(low, high) => format!("number, {} to {}", low.text(), high.text()),

@@ -87,7 +87,7 @@ pub(crate) enum Expression {
     Call(Function, Vec<Self>),
 }
 
-/// Why a text is no formula: what is wrong, and where, as a number of characters from 1.
+/// Why a text is not a formula: what is wrong, and where, as a number of characters from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misread {
     pub(crate) problem: String,
@@ -307,7 +307,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The next character that is no space.
+    /// The next character that is not a space.
     fn peek(&mut self) -> Option<char> {
         while self
             .characters
@@ -401,7 +401,7 @@ impl Reader<'_> {
                 let known = Function::ALL.iter().find(|(known, _)| *known == name);
                 let Some((_, function)) = known else {
                     self.at = start;
-                    return Err(self.misread(format!("calls `{name}`, which is no function")));
+                    return Err(self.misread(format!("calls `{name}`, which is not a function")));
                 };
                 let mut arguments = vec![self.sum()?];
                 while self.takes(',') {
@@ -442,7 +442,7 @@ impl Reader<'_> {
         let problem = match text.parse() {
             Ok(value) if value <= LARGEST => return Ok(Expression::Number(value)),
             Ok(_) => format!("has `{text}`, and numbers go to {LARGEST:e}"),
-            Err(_) => format!("has `{text}`, which is no number"),
+            Err(_) => format!("has `{text}`, which is not a number"),
         };
         self.at = start;
         Err(self.misread(problem))

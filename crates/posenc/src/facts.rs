@@ -161,7 +161,7 @@ pub struct Facts {
     /// distances may be drawn at random.
     pub by_distance: bool,
     /// Whether its bias by position is a row of distances for each head where positions step by
-    /// one, though something else about it is no function of distances.
+    /// one, though something else about it is not a function of distances.
     pub bias_by_distance: bool,
     /// Whether positions are not read at all: order comes from the mask or from content.
     pub ignores_positions: bool,
@@ -252,7 +252,7 @@ impl Facts {
             }),
             ignores_positions: all(|part| part.ignores_positions),
             linear: all(|part| part.linear),
-            // The sum of two biases is no network.
+            // The sum of two biases is not a network.
             diagonal_network: any(|part| part.diagonal_network)
                 && parts.iter().filter(|part| part.hooks.logits_bias).count() == 1,
             causal_only: any(|part| part.causal_only),

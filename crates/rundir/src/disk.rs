@@ -305,7 +305,7 @@ impl dyn Disk + '_ {
     /// changed then.
     pub fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let directory = directory_of(path);
-        // Before the scratch file: a directory of devices is no place for one.
+        // Before the scratch file: a directory of devices is not a place for one.
         check_replaceable(path).map_err(|error| Refused {
             verb: "write",
             path: path.to_owned(),
@@ -371,7 +371,7 @@ impl dyn Disk + '_ {
     }
 
     /// Removes a file, or a directory with its contents; links are removed, not followed. A missing
-    /// path is no error.
+    /// path is not an error.
     ///
     /// # Errors
     ///

@@ -170,7 +170,7 @@ impl<'a> StepLog<'a> {
 ///
 /// # Errors
 ///
-/// If it is missing, is larger than such a log can be, or holds a line that is no step.
+/// If it is missing, is larger than such a log can be, or holds a line that is not a step.
 pub fn read_whole(directory: &Path, steps: u64) -> Result<Vec<Step>> {
     let path = directory.join(LOG_FILE);
     let text = read::bounded(&path, steps.saturating_mul(MAX_LINE_BYTES))?;
@@ -181,7 +181,7 @@ pub fn read_whole(directory: &Path, steps: u64) -> Result<Vec<Step>> {
 ///
 /// # Errors
 ///
-/// If a line is no step or is torn, or the steps are not 1, 2, 3, ...
+/// If a line is not a step or is torn, or the steps are not 1, 2, 3, ...
 pub fn parse(text: &[u8]) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {

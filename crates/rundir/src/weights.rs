@@ -108,7 +108,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If it is no safetensors file of f32, holds a number that is not finite, or has a header
+    /// If it is not a safetensors file of f32, holds a number that is not finite, or has a header
     /// larger than [`MAX_HEADER_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         // A file begins with the length of its header, a little-endian u64.
@@ -172,8 +172,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is larger than `numbers` values take, is no safetensors file of
-    /// f32, holds a number that is not finite, or has another digest.
+    /// If the file cannot be read, is larger than `numbers` values take, is not a safetensors file
+    /// of f32, holds a number that is not finite, or has another digest.
     pub fn load(path: &Path, numbers: u64, digest: &str) -> Result<Self> {
         // Four bytes a value, the header, and the 8 bytes of the header's length.
         let bytes = read::bounded(

@@ -42,9 +42,8 @@ pub fn has_locks(directory: &Path) -> bool {
     }
 }
 
-/// Whether Slurm, asked on this machine, says that the job of a silent lease is running. That it
-/// cannot say, because it is not there or its controller is down, is no answer: then the silence
-/// decides.
+/// Whether Slurm, asked on this machine, says that the job of a silent lease is running. If Slurm
+/// cannot say, because it is absent or its controller is down, the silence decides.
 fn is_listed(holder: &Holder, share: &Share) -> bool {
     let own = share
         .identity

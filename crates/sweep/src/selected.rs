@@ -89,7 +89,7 @@ fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Fa
         });
     }
     let path = options.runs.join(&plan.name).join(SELECTION_FILE);
-    // Nobody asked for this file by name: it is no pipe that somebody reads.
+    // Nobody asked for this file by name: it is not a pipe that somebody reads.
     if path.exists() && !path.is_file() {
         let problem = format!("cannot write {}: only files are replaced", path.display());
         return Err(Failure::new(Exit::Resources, problem));

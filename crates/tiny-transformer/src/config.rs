@@ -173,7 +173,8 @@ pub struct TransformerConfig {
     /// The denominator of linear attention.
     #[serde(default, skip_serializing_if = "is_default")]
     pub normalizer: Normalizer,
-    /// The arithmetic of linear layers on the CPU. It only affects rounding and speed.
+    /// The format that factors of matrix products are rounded to on GPUs; always f32 on a CPU. It
+    /// only affects rounding and speed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub matmul: Matmul,
 }

@@ -34,7 +34,7 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
 ///
 /// # Panics
 ///
-/// If the encoding's bias by position is no decay. Content and output biases are not read:
+/// If the encoding's bias by position is not a decay. Content and output biases are not read:
 /// [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding) refuses
 /// encodings that have them.
 pub fn linear_attention(

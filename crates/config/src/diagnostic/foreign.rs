@@ -118,7 +118,7 @@ keys! {
     other "rope_parameters" is "model.pe.scaling", ROPE_TABLE;
     same "type" is "kind";
     other "rope_type" is "model.pe.scaling.kind",
-        "its kinds `default` and `dynamic` are no scaling and `dynamic_ntk` here";
+        "its kind `default` is to leave out the scaling here, and `dynamic` is `dynamic_ntk`";
     same "scaling_factor" is "model.pe.scaling.factor", "the test length over the training length";
     same "rope_scaling_factor" is "model.pe.scaling.factor";
     other "rope_freq_scale" is "model.pe.scaling.factor", "factor is 1 over it";

@@ -125,7 +125,7 @@ fn resolve(table: &Table, at: &KeyPath, path: &serde_path_to_error::Path) -> Key
             serde_path_to_error::Segment::Enum { variant } => out.child(variant),
             serde_path_to_error::Segment::Unknown => continue,
         };
-        // Names of variants and keys that are missing are no part of the table.
+        // Names of variants and keys that are missing are not part of the table.
         if next.find(table).is_some() {
             out = next;
         }

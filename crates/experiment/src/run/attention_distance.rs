@@ -155,7 +155,7 @@ impl PreparedWatched<'_> {
         let [batch, heads, ..] = weights.dims();
         // One sum per row of the batch and head keeps the sums in f32 short.
         let looked = host((weights.clone() * distances).sum_dim(3).sum_dim(2));
-        // Counts of one query are exact in f32. Keys after it have no weight and are no pairs.
+        // Counts of one query are exact in f32. Keys after it have no weight and are not pairs.
         let empty = weights.clone().equal_elem(0.0).float().sum_dim(3);
         let seen = (0..queries.len()).map(|i| (content.first_query + i + 1).min(keys.len()) as f64);
         let after: f64 = seen.map(|seen| keys.len() as f64 - seen).sum();
@@ -235,7 +235,7 @@ impl PreparedWatched<'_> {
         let size = |row: usize, pair: usize| libm::hypot(cos[row][pair], sin[row][pair]);
         let angle = |row: usize, pair: usize| libm::atan2(sin[row][pair], cos[row][pair]);
         let (pairs, factor) = (cos[0].len(), size(0, 0));
-        // Sizes that change with the position, as those of xPos, are no rotation alone.
+        // Sizes that change with the position, as those of xPos, are not a rotation alone.
         let is_alike = |pair| (size(2, pair) - factor).abs() <= 1e-5 * factor;
         (0..pairs).all(is_alike).then(|| Turns {
             inv_freq: (0..pairs)

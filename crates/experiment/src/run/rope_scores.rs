@@ -5,8 +5,8 @@
 //! distance d is `S(d) = sum of Re(c_j e^(i w_j d))`, `c_j = q_j conj(k_j)` over rotated pairs j,
 //! plus the product of dimensions that are not rotated. With d uniform over a window of W tokens:
 //!
-//! - semantic: one less the probability that `S_1 - S_2` has not the sign it has at d = 0, for a
-//!   Gaussian of its mean and variance;
+//! - semantic: 1 minus the probability that the sign of `S_1 - S_2` differs from its sign at d = 0,
+//!   for a Gaussian of its mean and variance;
 //! - positional: the mean of `|S(d + 1) - S(d)|` over the norm of c.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};

@@ -86,7 +86,7 @@ pub struct StepBatch<'a> {
     step: u64,
     /// Its tokens.
     pub batch: Batch,
-    /// How many of its tokens are no padding.
+    /// How many of its tokens are not padding.
     pub tokens: u64,
     positions: Positions,
 }

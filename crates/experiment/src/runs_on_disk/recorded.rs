@@ -79,9 +79,9 @@ impl Recorded {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if a file cannot be read or holds no record, if a line is no record of this
-    /// version, if a record does not match its seal, or if a run is recorded twice with different
-    /// numbers. The message names file and line.
+    /// [`Exit::Input`] if a file cannot be read or holds no record, if a line is not a record of
+    /// this version, if a record does not match its seal, or if a run is recorded twice with
+    /// different numbers. The message names file and line.
     pub fn read(files: &[PathBuf], numbers: ProblemOf) -> Result<Self, Failure> {
         for file in files {
             refuse_other(file)?;
@@ -319,7 +319,7 @@ fn with_sweeps(files: &[PathBuf]) -> Vec<PathBuf> {
     files.iter().cloned().chain(beside).collect()
 }
 
-/// Refuses what is no file, and what is no text. `--recorded` takes all that follows it, also a
+/// Refuses what is not a file, and what is not text. `--recorded` takes all that follows it, also a
 /// value for a key of the config.
 fn refuse_other(file: &Path) -> Result<(), Failure> {
     let name = file.display();

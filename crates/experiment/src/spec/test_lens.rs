@@ -64,7 +64,7 @@ impl TestLen {
                     Ok(number) => format!("write {number} without quotes"),
                     Err(_) => "write \"51..100\" for all lengths from 51 to 100".to_owned(),
                 };
-                Some(("is no length", allowed, help))
+                Some(("is not a length", allowed, help))
             }
         }
     }

@@ -82,7 +82,7 @@ type Count = fn(Tensor<4>, usize, f64) -> Tensor<4>;
 
 fn counted(count: Count, x: &Tensor<1>, [queries, keys, first]: [usize; 3]) -> Tensor<1> {
     let logits = x.clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
-    // Some counts reach the limit, which is no sum of the others.
+    // Some counts reach the limit, which is not a sum of the others.
     count(logits * 2.0, first, 4.321).reshape([2 * 3 * queries * keys])
 }
 
@@ -149,7 +149,7 @@ fn cell_inputs([batch, groups, inputs, rows, columns, units, outputs]: [usize; 7
     ]
 }
 
-/// A network over cells whose inputs are no contiguous tensor.
+/// A network over cells whose inputs are not contiguous tensor.
 fn of_cells(f: OfCells, x: &[Tensor<1>], sizes: [usize; 7]) -> Tensor<1> {
     let [batch, groups, inputs, rows, columns, units, outputs] = sizes;
     let network = CellNetwork {

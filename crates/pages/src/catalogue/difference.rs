@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// The kind of a resolved configuration and, in parentheses, every key whose value is not the
 /// default at its lengths. A key whose difference depends on the length follows the test length by
-/// `"auto"`, and is written so. None for what is no encoding of the catalogue.
+/// `"auto"`, and is written so. None for what is not an encoding of the catalogue.
 pub(super) fn difference(by_length: &[(Lengths, &Value)]) -> Option<String> {
     let (_, first) = by_length.first()?;
     let each = by_length

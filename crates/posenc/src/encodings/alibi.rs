@@ -3,8 +3,8 @@
 //! - Formula: `-slope_scale slope_h / factor |query - key|` added to the logits after the division
 //!   by sqrt(head_dim); `log_distance`: `ln(1 + |query - key|)` in place of the distance.
 //! - Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts
-//!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
-//!   (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
+//!   that are not powers of two. `factor`: slopes interpolated at test time, Al-Khateeb et al.
+//!   2023 (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
 //!   multiplies the slopes by 96, for distances in segments. `slopes`: those of other programs, as
 //!   MPT's, whose `alibi_bias_max` b gives `2^(-b h/H)`. `log_distance`: Schroeder et al. 2026
 //!   (arXiv 2608.03994), the mitigation that a digest of the paper gives with this formula.

@@ -338,7 +338,7 @@ impl EncodingSpec for PathProductConfig {
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("rank", self.rank, 1..=4096, "the authors use 32")?;
-        let hint = "the authors use 3; 0 is no convolution";
+        let hint = "the authors use 3; 0 is not a convolution";
         in_range("kernel", self.kernel, 0..=64, hint)
     }
 

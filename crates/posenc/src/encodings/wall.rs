@@ -155,7 +155,7 @@ impl EncodingSpec for WallConfig {
         formula: "logits = sum_e q_me k_ne prod_{l=n+1..m} sigmoid(W x_l + b)_e / sqrt(E)",
         source: "Wall attention, flash-linear-attention (no paper)",
         deviations: "none. The optional scalar gate is a `stack` with `fox` at `init_bias = 8`; \
-                     the optional gate on the output is no encoding",
+                     the optional gate on the output is not an encoding",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

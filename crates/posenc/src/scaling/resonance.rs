@@ -14,7 +14,7 @@ use std::f64::consts::PI;
 #[non_exhaustive]
 pub struct ResonanceScaling {
     /// The wavelengths of the pairs, in tokens, in place of the rounded ones; a shorter list is
-    /// repeated. 1 is no rotation. The periodic RoPE of Jerad et al. 2026 (arXiv 2608.11909).
+    /// repeated. 1 is not a rotation. The periodic RoPE of Jerad et al. 2026 (arXiv 2608.11909).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub periods: Option<Vec<usize>>,
 }

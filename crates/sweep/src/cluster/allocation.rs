@@ -31,7 +31,7 @@ const INDICES: [(&str, usize); 4] = [
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if there is none, or it is no number.
+/// [`Exit::Config`] if there is none, or it is not a number.
 pub fn index(asked: Option<usize>, env: Env<'_>) -> Result<(usize, String), Failure> {
     if let Some(index) = asked {
         return Ok((index, format!("--task {index}")));

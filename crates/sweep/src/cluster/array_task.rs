@@ -251,7 +251,7 @@ const START: Duration = Duration::from_secs(10);
 
 impl Clock {
     fn new(left: Duration, lead: Duration) -> Self {
-        // A time that no clock can hold is no limit.
+        // A time that no clock can hold is not a limit.
         let end = Instant::now().checked_add(left);
         let far = || Instant::now() + Duration::from_secs(86_400 * 365);
         Self {

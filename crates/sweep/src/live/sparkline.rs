@@ -11,7 +11,7 @@ pub struct Curve {
     points: Vec<f32>,
     /// Values behind each point, less one.
     more: usize,
-    /// Sum and number of values that are no point yet.
+    /// Sum and number of values that are not a point yet.
     pending: (f32, usize),
 }
 

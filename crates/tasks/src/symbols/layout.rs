@@ -138,7 +138,7 @@ impl RowLayout {
                 batch.inputs.extend(&row.question);
                 batch
                     .targets
-                    // UNSCORED is no token id; id 0 stands where nothing counts.
+                    // UNSCORED is not a token id; id 0 stands where nothing counts.
                     .extend(row.answer.iter().map(|&label| label.max(0)));
                 batch
                     .counted

@@ -27,7 +27,7 @@ impl<R: Rule> SymbolTask<R> {
 
     /// Row `row` for selection. Where rows can be enumerated, the places of the test's permutation
     /// after those of the test rows; where the held-out part ends before, values that are then no
-    /// longer trained on. Where rows are held out by their hash, drawn until it is no test row.
+    /// longer trained on. Where rows are held out by their hash, drawn until it is not a test row.
     pub(super) fn selection_row(&self, length: usize, plan: &Plan, row: u64) -> Row {
         let purpose = format!("{}/{length}", self.test_purpose);
         if self.rule.held_out() == HeldOut::ByHash {

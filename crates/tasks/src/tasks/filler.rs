@@ -28,7 +28,7 @@ pub(super) struct FillerKeys<'a> {
 }
 
 impl FillerKeys<'_> {
-    /// Filler that is no text.
+    /// Filler that is not text.
     pub fn plain(&self) -> Filler {
         match self.random_filler {
             true => Filler::Drawn(self.filler),

@@ -2,8 +2,8 @@
 //!
 //! Example (2 digits, 3 filler tokens): `BOS f0 f1 f2 f0 key 4 7 f1 f2 SEP | 4 7 EOS`. Length n is
 //! the number of filler tokens, so the question has n + 1 + `digits` tokens. The depth, how many
-//! filler tokens stand before the key, is uniform from 0 to n; every fifth of the depths is also
-//! scored on its own. The filler repeats the same few tokens again and again, or is random
+//! filler tokens stand before the key, is uniform from 0 to n; each fifth of the range of depths
+//! is also scored on its own. The filler repeats the same few tokens again and again, or is random
 //! (`random_filler`).
 //!
 //! With `text` the filler is n consecutive bytes of a real text, in training from anywhere in its

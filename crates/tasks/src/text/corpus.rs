@@ -214,7 +214,7 @@ fn cut(files: Vec<(String, usize)>, mut bytes: Vec<u8>, share: f64) -> (Part, Pa
     let cut = total - (total as f64 * share) as usize;
     let mut at = 0;
     for (name, len) in files {
-        // A file wholly on one side is no piece of the other.
+        // A file wholly on one side is not a piece of the other.
         if at < cut {
             train.pieces.push((name.clone(), len.min(cut - at)));
         }

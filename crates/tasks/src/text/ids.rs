@@ -273,7 +273,7 @@ pub(super) fn check_whole(
     for (name, bytes) in files {
         if !bytes.is_multiple_of(width) {
             let problem = format!(
-                "{name} has {bytes} bytes, which are no whole number of ids of {} bits",
+                "{name} has {bytes} bytes, which are not a whole number of ids of {} bits",
                 8 * width
             );
             let hint = "write the `level` that the ids have, or check that the file is whole";

@@ -173,7 +173,7 @@ impl Keys<'_> {
         let length = |key: &str| {
             let written = words(value(key)?, line).unwrap_or_default();
             written.trim().parse().map_err(|_| {
-                let problem = format!("`{key}` is no whole number: {}", text::excerpt(&written));
+                let problem = format!("`{key}` is not a whole number: {}", text::excerpt(&written));
                 (problem, "task.length names a field of numbers".to_owned())
             })
         };

@@ -188,7 +188,7 @@ impl Walk {
             let path = entry.path();
             let kind = entry.file_type().map_err(|e| unreadable(&path, &e, hint))?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            // The type of the entry itself: a link is no directory, so the walk meets no circle.
+            // The type of the entry itself: a link is not a directory, so the walk meets no circle.
             if kind.is_dir() {
                 if depth > 1 {
                     self.enter(
@@ -353,7 +353,7 @@ fn resolve<'a>(lock: &'a Lock, wanted: &str, key: &str) -> Result<&'a Package, T
     {
         [package] => Ok(package),
         [] if all.is_empty() => wrong(
-            "is no registry package of Cargo.lock".into(),
+            "is not a registry package of Cargo.lock".into(),
             "check the spelling",
         ),
         _ => {

@@ -122,8 +122,8 @@ impl Pair {
 
 /// The tokenizer of a file, or what of it is not read here.
 pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
-    let file: File =
-        serde_json::from_slice(json).map_err(|error| format!("is no tokenizer.json: {error}"))?;
+    let file: File = serde_json::from_slice(json)
+        .map_err(|error| format!("is not a tokenizer.json: {error}"))?;
     let model = file.model;
     if model.kind.as_deref() != Some("BPE") {
         let kind = model.kind.as_deref().unwrap_or("none");
@@ -178,7 +178,7 @@ pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
         .filter(|token| !token.content.is_empty());
     let added = added.map(|token| (token.content, token.id)).collect();
     Bpe::of(words, tokens, merges, (model.ignore_merges, added)).map_err(|byte| {
-        format!("has no token for the byte {byte}: it is no tokenizer of bytes (`ByteLevel`)")
+        format!("has no token for the byte {byte}: it is not a tokenizer of bytes (`ByteLevel`)")
     })
 }
 

@@ -369,7 +369,7 @@ fn mistakes_name_their_key() {
         ),
         (
             changed("[\"x\", \"y\", \"z\"]", "[\"x\", \"y\", \"a b\"]"),
-            ["symbols.2", "a b", "is no name", "letters"],
+            ["symbols.2", "a b", "is not a name", "letters"],
         ),
         (
             changed("symbols = [\"x\", \"y\", \"z\"]", ""),

@@ -216,7 +216,7 @@ fn a_tokenizer_of_others_reads_a_text() {
     std::fs::write(&file, "{}").unwrap();
     let error = read(named).err().unwrap().to_string();
     assert!(
-        error.contains("is no tokenizer.json") && error.contains("level = \"u32\""),
+        error.contains("is not a tokenizer.json") && error.contains("level = \"u32\""),
         "{error}"
     );
 }

@@ -96,7 +96,7 @@ fn too_little_text() {
         "{problem}"
     );
     exercise(&*build("enough", dir.path()).unwrap());
-    // Empty files among others are no fault.
+    // Empty files among others are not a fault.
     let task = build("**/*e*", dir.path()).unwrap();
     assert_eq!(task.corpus().unwrap().files, 5);
 }

@@ -116,7 +116,10 @@ fn mistakes_with_ids_are_named() {
         .err();
     std::fs::remove_dir_all(odd).expect("a scratch directory");
     let text = format!("{:?}", error.expect("refused"));
-    assert!(text.contains("no whole number of ids of 16 bits"), "{text}");
+    assert!(
+        text.contains("not a whole number of ids of 16 bits"),
+        "{text}"
+    );
 }
 
 /// A NumPy array as numpy.save writes it.

@@ -460,7 +460,7 @@ fn a_field_groups_the_results() {
         .err()
         .unwrap();
     assert!(
-        error.contains("`prompt` is no whole number: 0 0"),
+        error.contains("`prompt` is not a whole number: 0 0"),
         "{error}"
     );
 }

@@ -518,7 +518,7 @@ fn cargo_corpus_reads_the_locked_versions() {
     assert_eq!(
         facts(&two, table),
         found,
-        "the registry's directory is no part of the corpus"
+        "the registry's directory is not part of the corpus"
     );
     let named =
         "crates = [\"alpha\", \"beta@2.0.0\"]\nsplit = { by = \"files\", valid = [\"beta-*/**\"] }";
@@ -550,8 +550,8 @@ fn cargo_corpus_errors_say_what_and_where() {
     };
     assert!(input_error(build("", &bad_lock), None).contains("Cargo.lock"));
     for (list, key, problem) in [
-        ("\"alpha\", \"gamma\"", "crates.1", "no registry package"),
-        ("\"local\"", "crates.0", "no registry package"),
+        ("\"alpha\", \"gamma\"", "crates.1", "not a registry package"),
+        ("\"local\"", "crates.0", "not a registry package"),
         ("\"beta\"", "crates.0", "1.0.0, 2.0.0"),
         ("\"alpha@9.0.0\"", "crates.0", "1.0.0+spec-1"),
         ("\"alpha\", \"alpha\"", "crates.1", "twice"),

@@ -269,7 +269,7 @@ impl FormulaConfig {
         Ok(())
     }
 
-    /// Refuses a bias that is no number at some pair, or hides all pairs of a head.
+    /// Refuses a bias that is not a number at some pair, or hides all pairs of a head.
     pub(super) fn check_bias(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         let (Some(bias), Some(text)) = (self.bias()?, &self.bias) else {
             return Ok(());

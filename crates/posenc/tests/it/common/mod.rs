@@ -421,7 +421,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Infinite where only one of two is, or one is no number.
+/// Infinite where only one of two is, or one is not a number.
 pub fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     let difference = |a: f64, b: f64| if a == b { 0.0 } else { (a - b).abs() };

@@ -62,7 +62,7 @@ fn tables<'a>(value: &'a Value, under: &str, found: &mut Vec<(String, &'a Value)
     match value {
         Value::Array(items) => items.iter().for_each(|item| tables(item, under, found)),
         Value::Object(table) => {
-            // Numbers by name, as `formula` has them, are no table of their own.
+            // Numbers by name, as `formula` has them, are not a table of their own.
             let Some(kind) = table.get("kind").and_then(Value::as_str) else {
                 return;
             };

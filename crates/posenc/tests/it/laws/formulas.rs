@@ -159,11 +159,14 @@ fn what_is_no_formula_is_refused_with_its_place() {
         ),
         (
             "sgn(d)",
-            "calls `sgn`, which is no function, at character 1",
+            "calls `sgn`, which is not a function, at character 1",
         ),
         ("min(d)", "gives `min` 1 arguments, it takes 2"),
         ("exp(d, 2)", "gives `exp` 2 arguments, it takes 1"),
-        ("1.2.3", "has `1.2.3`, which is no number, at character 1"),
+        (
+            "1.2.3",
+            "has `1.2.3`, which is not a number, at character 1",
+        ),
         ("d % 2", "has `%` where an operator"),
         ("k * d", "reads `k`"),
     ] {

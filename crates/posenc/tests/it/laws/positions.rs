@@ -564,7 +564,7 @@ fn refusals_of_rules_name_their_key() {
     };
     let error = sampled
         .check(&of("rope").expect("has defaults").facts(&SHAPE))
-        .expect_err("angles are no distances");
+        .expect_err("angles are not distances");
     assert_eq!(
         (error.key.as_str(), error.value.as_str()),
         ("kind", "randomized_distances")

@@ -352,7 +352,7 @@ fn given_periods_are_those_of_the_logits() {
     assert!(repeats(json!([2]), 2.0) < 1e-6 && repeats(json!([2]), 1.0) > 0.1);
     assert!(
         repeats(json!([1]), 1.0) == 0.0,
-        "a turn for every token is no rotation"
+        "a turn for every token is not a rotation"
     );
 }
 

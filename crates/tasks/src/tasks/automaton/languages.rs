@@ -154,7 +154,7 @@ mod tests {
                     (true, true) => "R-trivial",
                     (false, true) => "star-free",
                     (false, false) => "modular",
-                    (true, false) => unreachable!("a cycle is no order"),
+                    (true, false) => unreachable!("a cycle is not an order"),
                 };
                 assert_eq!(found, *class, "{row}");
                 named += 1;

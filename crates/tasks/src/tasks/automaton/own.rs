@@ -14,7 +14,7 @@ pub(super) fn read(table: &AutomatonConfig) -> Result<Dfa, Invalid> {
     names("states", &table.states, "the states of the automaton")?;
     let is_state = |key: &str, name: &str| {
         let states: Vec<&str> = table.states.iter().map(String::as_str).collect();
-        one_of(key, name, &states, "it is no entry of task.states")
+        one_of(key, name, &states, "it is not an entry of task.states")
     };
     is_state("start", &table.start)?;
     for (index, name) in table.accepting.iter().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn read(table: &AutomatonConfig) -> Result<Dfa, Invalid> {
         let symbols: Vec<&str> = table.symbols.iter().map(String::as_str).collect();
         for (symbol, to) in row {
             let key = format!("transitions.{state}.{symbol}");
-            one_of(&key, symbol, &symbols, "it is no entry of task.symbols")?;
+            one_of(&key, symbol, &symbols, "it is not an entry of task.symbols")?;
             is_state(&key, to)?;
         }
     }
@@ -91,7 +91,7 @@ fn names(key: &str, names: &[String], what: &str) -> Result<(), Invalid> {
             let allowed = "1 to 32 letters of ASCII, digits, _ and -";
             let hint = "names are keys of task.transitions";
             let key = format!("{key}.{index}");
-            return Err(Invalid::new(key, name, "is no name", allowed, hint));
+            return Err(Invalid::new(key, name, "is not a name", allowed, hint));
         }
     }
     twice(key, names)

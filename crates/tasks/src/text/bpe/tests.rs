@@ -322,7 +322,8 @@ fn a_tokenizer_of_others_gives_their_tokens() {
     none["model"]["merges"] = Vec::<u8>::new().into();
     none["model"]["vocab"] = serde_json::json!({ "a": 0 });
     assert!(of(&none).err().unwrap().contains("no token for the byte 0"));
-    assert!(read(b"{}").err().unwrap().contains("is no tokenizer.json"));
+    let error = read(b"{}").err().unwrap();
+    assert!(error.contains("is not a tokenizer.json"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A pair that occurs once is no pattern.
+/// A pair that occurs once is not a pattern.
 const LEAST: u64 = 2;
 
 /// A pair of tokens, and the token that it becomes.
