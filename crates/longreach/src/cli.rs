@@ -103,6 +103,7 @@ pub fn main() -> ExitCode {
         let failure = failures::failure().or_else(limits::after_panic);
         Err(failure.unwrap_or_else(internal_error))
     });
+    let done = done.and_then(|exit| console::lost().map_or(Ok(exit), Err));
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {

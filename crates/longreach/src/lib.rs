@@ -7,7 +7,7 @@
 //!
 //! This crate holds the command line. `config` reads files, `experiment` resolves them to runs and
 //! executes one in one process, `sweep` starts many, here and on clusters, `inspect` shows one
-//! encoding, `results` makes reports of records.
+//! encoding, `report` makes reports of records.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]

@@ -1,4 +1,4 @@
-//! How often linear attention divided by what is no sum of weights.
+//! How often linear attention divided by what is not a sum of weights.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,7 @@ pub const EXACT_MATCH: &str = "exact_match";
 /// Share of tokens that are right, each given the true ones before it.
 pub const TOKEN_ACCURACY: &str = "token_accuracy";
 /// Mean distance between queries and keys, `attention_distance_LAYER_HEAD`. It describes a model
-/// and is no score.
+/// and is not a score.
 pub const ATTENTION_DISTANCE: &str = "attention_distance";
 /// Share of pairs whose attention weight f32 rounds to 0, `blind_LAYER_HEAD`.
 pub const BLIND: &str = "blind";
@@ -36,7 +36,7 @@ pub const BLIND: &str = "blind";
 pub const SEMANTIC_SCORE: &str = "semantic_score";
 /// How far one token moves the logits of a rotary head, `positional_score_LAYER_HEAD`.
 pub const POSITIONAL_SCORE: &str = "positional_score";
-/// What is recorded of every head, `NAME_LAYER_HEAD`. All describe a model and are no scores of it.
+/// What is recorded of every head, `NAME_LAYER_HEAD`. They describe a model and are not scores.
 pub const OF_HEADS: [&str; 4] = [ATTENTION_DISTANCE, BLIND, SEMANTIC_SCORE, POSITIONAL_SCORE];
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
@@ -156,14 +156,15 @@ pub const METRICS: &[MetricDef] = &[
         name: ATTENTION_DISTANCE,
         definition: "distance in tokens between a query and what it attends to, each key weighed \
                      by its attention weight, the mean over all queries of the test windows; it \
-                     describes the model and is no score",
+                     describes the model and is not a score",
         ..SCORE
     },
     MetricDef {
         name: BLIND,
         definition: "share of the pairs of a query and an earlier key, or its own, whose attention \
                      weight is exactly 0 in f32 as the device computes it, over all queries of \
-                     the test windows; masked pairs count; it describes the model and is no score",
+                     the test windows; masked pairs count; it describes the model and is \
+                     not a score",
         ..SCORE
     },
     MetricDef {
@@ -180,7 +181,7 @@ pub const METRICS: &[MetricDef] = &[
         definition: "mean change of a logit when the distance grows by one token, over the norm \
                      of the products of its rotated pairs (Wu et al. 2026, arXiv 2609.39929); \
                      mean over the first 32 rows, 4 queries and 16 keys of each; it describes the \
-                     model and is no score",
+                     model and is not a score",
         ..SCORE
     },
     MetricDef {
@@ -263,7 +264,7 @@ pub fn per_nat(task: &TaskFacts, metric: &str) -> Option<f64> {
     }
 }
 
-/// Smallest difference that counts as one, on the metric's scale; 0, any, for what is no loss: a
+/// Smallest difference that counts as one, on the metric's scale; 0, any, for what is not a loss: a
 /// share differs little wherever its task is too easy or too hard.
 pub fn smallest_difference(metric: &str) -> f64 {
     match metric {

@@ -71,7 +71,7 @@ impl Names {
         }
     }
 
-    /// A label's value: `RoPE, YaRN`; the text of one that is no kind.
+    /// A label's value: `RoPE, YaRN`; the text of one that is not a kind.
     pub fn label(self, label: &Label, detail: Detail<'_>) -> String {
         let is_kind = || {
             label

@@ -1,7 +1,7 @@
 //! The seal of a record: hashes that show whether it, or the step log of its training, was changed.
 //!
 //! It is part of the record and is copied with it, and is a function of the
-//! content: reruns give the same bytes. It shows edits and damage; it is no signature.
+//! content: reruns give the same bytes. It shows edits and damage; it is not a signature.
 
 use crate::record::{RunRecord, Seal};
 use crate::spec::canonical_text;

@@ -6,11 +6,13 @@ use crate::record::{Candidate, Label, RunRecord, Selected};
 use std::cmp::Ordering;
 
 impl Candidate {
-    /// The mean score over its seeds; none if one of its runs has no score.
+    /// The mean score over its seeds; none if one of its runs has no score. Rounded to 13
+    /// digits, so that the same scores in another order have the same mean.
     pub fn mean(&self) -> Option<f64> {
         let all: Option<Vec<f64>> = self.scores.iter().copied().collect();
         let all = all.filter(|all| !all.is_empty())?;
-        Some(all.iter().sum::<f64>() / all.len() as f64)
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        format!("{mean:.12e}").parse().ok()
     }
 
     /// `train.lr = 0.003, train.warmup_steps = 100`.
@@ -186,5 +188,14 @@ mod tests {
         assert!(selected("loss_nats", &none, 0).at_edge().is_empty());
         assert!(selected("loss_nats", &scores, 3).check().is_err());
         assert!(selected("loss_nats", &scores, 2).check().is_ok());
+    }
+    #[test]
+    fn the_order_of_seeds_does_not_change_a_mean() {
+        let mean = |scores: [f64; 3]| {
+            let scores = scores.map(Some);
+            selected("exact_match", &[&scores], 0).candidates[0].mean()
+        };
+        assert_eq!(mean([0.1, 0.2, 0.3]), mean([0.3, 0.2, 0.1]));
+        assert_eq!(mean([0.1, 0.2, 0.3]), Some(0.2));
     }
 }

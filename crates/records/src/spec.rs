@@ -150,7 +150,7 @@ pub fn definitions(eval: &Spec) -> Vec<Definition<'_>> {
 }
 
 /// Leaves of a JSON document by dotted key. A list of tables has its indices as keys, any other
-/// list is one leaf; a null is no leaf.
+/// list is one leaf; a null is not a leaf.
 pub fn flatten(key: &str, value: &Value, out: &mut BTreeMap<String, String>) {
     match value {
         Value::Null => {}

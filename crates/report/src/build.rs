@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 ///
-/// No records, two records of one run with different numbers, or a baseline that is no method.
+/// No records, two records of one run with different numbers, or a baseline that is not a method.
 pub fn report(
     records: &[RunRecord],
     excluded: &[Excluded],

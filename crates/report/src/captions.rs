@@ -70,7 +70,7 @@ pub(super) fn kept(metric: &str, whose: &str) -> String {
 /// What a metric is and what guessing scores, for a table that stands alone.
 pub(super) fn definition(setting: &Setting<'_>, metric: &str) -> String {
     let definition = setting.definition(metric);
-    let chance = metric::chance(setting.task, metric);
+    let chance = setting.chance(metric);
     let chance = chance.map_or(String::new(), |c| {
         format!(
             " Chance: {}.",

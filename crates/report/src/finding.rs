@@ -5,7 +5,7 @@ use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use records::analysis::learned::InLength;
 use records::analysis::outcome::Reach;
-use records::analysis::point::{Absent, Point, absent_text, estimate_text, point_text};
+use records::analysis::point::{Point, absent_text, estimate_text, point_text};
 use records::analysis::setting::{Method, Setting};
 use records::metric::{self, better_first};
 use records::stats::Estimate;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 const MOST_NAMED: usize = 3;
 
 /// What else is to be known: how other methods differ from a baseline, which are still learning,
-/// and which denominators of linear attention were no sums of weights; a sentence each.
+/// and which denominators of linear attention were not sums of weights; a sentence each.
 pub(super) fn caveats(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<String> {
     let base = baseline::baseline(setting, spec);
     let difference = base.and_then(|base| baseline::finding(setting, base));
@@ -137,11 +137,7 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
 
 /// The first length past training at which all runs of a method were tested that learned the task.
 fn next_tested(setting: &Setting<'_>, method: &Method) -> Option<usize> {
-    let is_tested = |len: &usize| {
-        let there = setting.score(method, setting.lead(), *len);
-        !there.absent.contains(&Absent::Missing)
-    };
-    setting.longer().find(is_tested)
+    setting.longer().find(|len| setting.is_tested(method, *len))
 }
 
 /// The methods with the longest reach and the next one. `reached`: longest first, not empty.
@@ -237,7 +233,7 @@ fn mean_at_longest(setting: &Setting<'_>, method: &Method) -> f64 {
 
 /// Which of the leading methods, and the next one, another method beats at every tested length: how
 /// far a score is kept says nothing of how good it is. That the next one is beaten by a leading one
-/// is no news.
+/// is not news.
 fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> String {
     let metric = setting.lead();
     let at_longest = |method: &Method| mean_at_longest(setting, method);
@@ -311,7 +307,7 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
 /// same mean.
 fn best(setting: &Setting<'_>, len: usize) -> String {
     let metric = setting.lead();
-    // Nothing is said of methods that have not converged, so they are no rivals either.
+    // Nothing is said of methods that have not converged, so they are not rivals either.
     let methods = setting.methods.iter();
     let points: Vec<Point> = methods.map(|m| setting.score(m, metric, len)).collect();
     let numbered = points.iter().enumerate();
@@ -337,15 +333,19 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
         }
         _ => {}
     }
-    if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
-        return match metric::chance(setting.task, metric) {
-            None => format!(". At {len} every {} is {}", words(metric), number(0.0)),
-            Some(c) => format!(
-                ". At {len} no method is shown to have a better {} than chance ({})",
-                words(metric),
-                number(c)
-            ),
-        };
+    let is_at_chance =
+        |(at, e): &(usize, Estimate)| setting.is_at_chance(&setting.methods[*at], metric, e);
+    if rows.iter().all(is_at_chance) {
+        if metric::chance(setting.task, metric).is_none() {
+            return format!(". At {len} every {} is {}", words(metric), number(0.0));
+        }
+        // Methods of several tasks have several levels.
+        let chance = setting.chance(metric).map(|c| format!(" ({})", number(c)));
+        return format!(
+            ". At {len} no method is shown to have a better {} than chance{}",
+            words(metric),
+            chance.unwrap_or_default()
+        );
     }
     let (first, estimate) = rows[0];
     let tied = rows
@@ -396,7 +396,7 @@ fn certainty(
         "one seed: no ranking".into()
     } else if !is_whole {
         "not all of its seeds gave a number: no ranking".into()
-    } else if setting.is_at_chance(metric, &estimate) {
+    } else if setting.is_at_chance(&setting.methods[rows[0].0], metric, &estimate) {
         "its interval holds chance".into()
     } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
         format!("{} has one seed: no ranking", name(*rival))
@@ -421,14 +421,15 @@ fn another_metric(setting: &Setting<'_>) -> String {
     let (lead, Some(len)) = (setting.lead(), setting.in_length) else {
         return String::new();
     };
-    let points = |metric: &str| -> Vec<(&str, Estimate)> {
+    let points = |metric: &str| -> Vec<(&Method, Estimate)> {
         let methods = setting.methods.iter();
         methods
-            .filter_map(|m| Some((m.title.as_str(), setting.point(m, metric, len).estimate?)))
+            .filter_map(|m| Some((m, setting.point(m, metric, len).estimate?)))
             .collect()
     };
     let leading = points(lead);
-    if leading.len() < 2 || !leading.iter().all(|(_, e)| setting.is_at_chance(lead, e)) {
+    let is_at_chance = |(m, e): &(&Method, Estimate)| setting.is_at_chance(m, lead, e);
+    if leading.len() < 2 || !leading.iter().all(is_at_chance) {
         return String::new();
     }
     let others = setting.metrics.iter();
@@ -438,8 +439,9 @@ fn another_metric(setting: &Setting<'_>) -> String {
         let [first, .., last] = &rows[..] else {
             continue;
         };
-        let text =
-            |row: &(&str, Estimate)| format!("{} ({})", row.0, estimate_text(metric, &row.1));
+        let text = |(method, estimate): &(&Method, Estimate)| {
+            format!("{} ({})", method.title, estimate_text(metric, estimate))
+        };
         let is_one_seed = first.1.interval.is_none() && first.1.mean > last.1.mean;
         if is_one_seed || first.1.is_separated_from(&last.1) {
             let how = if is_one_seed {

@@ -64,7 +64,7 @@ pub struct ReportSpec {
     pub width: Option<usize>,
 }
 
-/// What a run cost on the machine that ran it. It is no part of a record, which does not depend on
+/// What a run cost on the machine that ran it. It is not part of a record, which does not depend on
 /// the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunTimings {

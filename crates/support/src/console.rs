@@ -1,23 +1,41 @@
 //! Output for people: lines, tables, JSON. A reader that left early (`| head`, a closed terminal)
-//! is not an error and ends no run.
+//! is not an error and ends no run. Output that a full disk lost is an error at the end.
 
 use crate::exit::Failure;
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Why a part of the results could not be printed.
+static LOST: OnceLock<String> = OnceLock::new();
 
 /// A line on standard output: results. Control characters are shown as [`plain`] shows them: names
 /// of directories and texts in files may hold any.
 pub fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{}", plain(text)).and_then(|()| stdout.flush());
+    print_colored(&plain(text));
 }
 
 /// A line on standard output whose colours a terminal obeys: what it is made of is [`plain`].
 pub fn print_colored(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let printed = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let is_full = |kind| {
+        use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
+    };
+    if let Some(error) = printed.err().filter(|error| is_full(error.kind())) {
+        let _ = LOST.set(error.to_string());
+    }
+}
+
+/// The failure of a command whose results are not all on standard output.
+pub fn lost() -> Option<Failure> {
+    let why = LOST.get()?;
+    let help = "make room, and run the command again";
+    let problem = format!("standard output: {why}; what was printed is not complete");
+    Some(Failure::resources(format!("{problem}\n  = help: {help}")))
 }
 
 /// Whether standard output is a terminal whose user did not refuse colours (no-color.org).
@@ -35,7 +53,7 @@ fn wants_colors() -> bool {
     says("NO_COLOR").is_empty() && says("TERM") != "dumb"
 }
 
-/// The columns of the terminal on standard output; none where it is no terminal.
+/// The columns of the terminal on standard output; none where it is not a terminal.
 pub fn width() -> Option<usize> {
     Table::new().width().map(usize::from)
 }

@@ -1,5 +1,5 @@
-//! Directories in the system's place for temporary files, and the removal of those that processes
-//! left which were killed.
+//! Directories in the system's place for temporary files, and the removal of those that killed
+//! processes left behind.
 
 use crate::exit::Failure;
 use rundir::scratch;

@@ -54,7 +54,7 @@ impl EvalSection {
         for (index, length) in listed.unwrap_or_default().iter().enumerate() {
             let (problem, allowed, help) = if !self.test_lens.written().contains(length) {
                 let help = "add it to eval.test_lens, or remove it here";
-                ("is no test length", &*test_lens, help)
+                ("is not a test length", &*test_lens, help)
             } else if !seen.insert(length.to()) {
                 let help = "remove one of the two";
                 ("is listed twice", "different lengths", help)

@@ -341,6 +341,7 @@ fn depends(section: &str, other: &str) -> bool {
         "model" | "eval" => matches!(other, "task" | "model" | "train" | "eval"),
         "train" => matches!(other, "task" | "train" | "model"),
         "task" => matches!(other, "task" | "train" | "eval"),
+        "half_seeds" => matches!(other, "seeds" | "train" | "eval"),
         // Names, seeds and the report stand by themselves.
         _ => section == other,
     }

@@ -45,7 +45,8 @@ impl Planner {
             let written: Experiment = candidate.deserialize()?;
             let values: Vec<Label> = values.iter().map(recorded).collect();
             let runs = self.result(&candidate, &written, &values, plan)?;
-            let short = select.sweep(&candidate, &written);
+            let mut short = select.sweep(&candidate, &written);
+            select::keep_positions(&mut short, &runs);
             let written: Experiment = short.deserialize()?;
             let begin = swept.len();
             swept.extend(self.seeds(&short, &written, &values, plan)?);
@@ -81,9 +82,10 @@ impl Planner {
         plan: &mut Plan,
     ) -> Result<Vec<PlannedRun>, Diagnostic> {
         let mut runs = self.seeds(cell, written, chosen, plan)?;
-        let Some(half) = select::halved(cell, written)? else {
+        let Some(mut half) = select::halved(cell, written)? else {
             return Ok(runs);
         };
+        select::keep_positions(&mut half, &runs);
         let written: Experiment = half.deserialize()?;
         let halves = self.seeds(&half, &written, chosen, plan)?;
         for mut run in halves {

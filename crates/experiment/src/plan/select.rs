@@ -3,11 +3,13 @@
 //! scored on rows that no result is scored on. The result is run under the combination that scores
 //! best. `half_seeds` are also run for half the steps, to show whether the score still moves.
 
+use super::planner::PlannedRun;
 use super::sections::{Experiment, SelectSection};
 use crate::spec::test_lens::TestLen;
 use config::axes::{Cell, Choices, OVER, SELECT};
 use config::diagnostic::Diagnostic;
 use config::key_path::{KeyPath, set};
+use posenc::PositionsConfig;
 use std::collections::BTreeSet;
 use tasks::{Rows, TEACHER_FORCED, Task};
 use toml::{Table, Value};
@@ -90,7 +92,7 @@ impl SelectSection {
         let help = format!("the report leads with {}", task.primary_metric());
         Err(cell.error(
             "select.by",
-            "is no metric of this task",
+            "is not a metric of this task",
             &known.join(", "),
             &help,
         ))
@@ -130,7 +132,7 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     if let Some(index) = half_seeds.iter().position(foreign) {
         return Err(cell.error(
             &format!("half_seeds.{index}"),
-            "is no seed of the result, and a run is compared with its own half",
+            "is not a seed of the result, and a run is compared with its own half",
             "seeds of `seeds`",
             "add it to seeds, or remove it",
         ));
@@ -208,6 +210,27 @@ fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: &TestLen) 
         put(table, &format!("train.stages.{index}.steps"), whole(steps));
     }
     cell
+}
+
+/// Gives a shortened cell the positions of the result that it belongs to. Some of their defaults
+/// depend on the longest test length, which the shortened cell lacks.
+pub(super) fn keep_positions(cell: &mut Cell, result: &[PlannedRun]) {
+    let Some(spec) = result.first().map(|run| &run.job.spec) else {
+        return;
+    };
+    let mut keep = |key: &str, positions: &PositionsConfig| {
+        if let Ok(positions) = Value::try_from(positions) {
+            put(&mut cell.table, key, positions);
+        }
+    };
+    if spec.model.positions != PositionsConfig::default() {
+        keep("model.positions", &spec.model.positions);
+    }
+    for (index, stage) in spec.train.stages.iter().enumerate() {
+        if let Some(positions) = &stage.positions {
+            keep(&format!("train.stages.{index}.positions"), positions);
+        }
+    }
 }
 
 fn whole(number: u64) -> Value {

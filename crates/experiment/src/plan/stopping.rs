@@ -83,7 +83,7 @@ pub(super) fn check(
     };
     let (metric, names) = (&stop.metric, known(task));
     if !names.contains(metric) {
-        let problem = format!("is no metric of task `{}`", task.kind());
+        let problem = format!("is not a metric of task `{}`", task.kind());
         let help = "name one that the task is scored by";
         return Err(cell.error("train.stop.metric", &problem, &names.join(", "), help));
     }

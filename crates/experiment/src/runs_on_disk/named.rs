@@ -50,12 +50,16 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
     let place = path.display();
     // A file of a run, such as its record, stands for the run.
     if path.is_file() {
-        return Ok(vec![
-            path.parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."))
-                .to_owned(),
-        ]);
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let run = parent.unwrap_or(Path::new("."));
+        if !run.join(JOB_FILE).is_file() {
+            let help = "name a run's directory, such as runs/NAME/ID, or that of an experiment";
+            let problem = format!("{place} is not a file of a run");
+            return Err(Failure::input(format!("{problem}\n  = help: {help}")));
+        }
+        return Ok(vec![run.to_owned()]);
     }
     if path.join(JOB_FILE).is_file() {
         return Ok(vec![path.to_owned()]);

@@ -176,7 +176,7 @@ pub struct PlanRow {
 }
 
 /// What a limit on memory leaves out, in words; runs that differ in nothing but the seed once.
-fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
+pub fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let mut note = |text: String| {
         if !notes.contains(&text) {

@@ -237,7 +237,7 @@ fn add_defaults(section: &str, table: &mut Map<String, Value>) {
     }
 }
 
-/// Calls `add` for every value that is no table.
+/// Calls `add` for every value that is not a table.
 fn leaves(path: &KeyPath, table: Map<String, Value>, add: &mut impl FnMut(KeyPath, Value)) {
     // In a file, the keys of a table come before its inner tables.
     let (tables, plain): (Vec<_>, Vec<_>) = table

@@ -189,6 +189,12 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
         let rows = rows.max().unwrap_or(0).max(train.batch_size);
         let most = (MAX_TOKENS / rows / train.seq_len).max(1);
         arguments.in_range("--steps", arguments.steps, most)?;
+        if arguments.step >= train.steps {
+            let (first, last) = (arguments.step.to_string(), train.steps - 1);
+            let problem = format!("{} has no such step", directory.display());
+            let error = arguments.error("--step", &first, problem, format!("0 to {last}"));
+            return Err(error.with_help(format!("write --step {last}")).into());
+        }
         let steps = (arguments.step..train.steps).take(arguments.steps);
         let batch = |step| {
             let StepBatch { batch, tokens, .. } = StepBatch::new(spec, task.as_ref(), step);

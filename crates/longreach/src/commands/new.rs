@@ -209,7 +209,7 @@ pub fn config(name: &str, task: &str, pe: &[String], lengths: &Lengths) -> Strin
          # longreach run {name}.toml          train, test long, report\n\
          # longreach config show {name}.toml  every value, and where it comes from\n\
          #\n\
-         # A key in a comment shows its default, or an example where the default is no value.\n\n"
+         # A key in a comment shows its default, or an example where no value is the default.\n\n"
     );
     for section in ["", "task", "model", "train", "eval", "report"] {
         if section == "task" {

@@ -76,7 +76,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .arg("probe")
         .arg(&arguments.directory)
         .args(["--of", "2", "--session", &session])
+        .args(["--wait", &arguments.wait.to_string()])
         .stdout(Stdio::null())
+        // It sees what this process sees.
+        .stderr(Stdio::null())
         .spawn();
     let mut twin = twin.map_err(Failure::resources)?;
     let joined = Party::join(&arguments.directory, &session, 2, arguments.wait);

@@ -43,7 +43,7 @@ pub fn schema() -> Value {
     }
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("A Longreach configuration");
-    // Tables are no keys of the list, so those that every file needs are named here.
+    // Tables are not keys of the list, so those that every file needs are named here.
     for section in ["model", "train", "eval"] {
         if let Some(required) = root["required"].as_array_mut() {
             required.push(json!(section));

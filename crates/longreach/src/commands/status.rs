@@ -53,8 +53,8 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Show progress, losses, time left and failures until all runs have ended; plain lines where
-    /// the output is no terminal. JSON, and a submitted sweep, are printed again when they change
+    /// Show progress, losses, time left and failures until all runs have ended; plain lines if the
+    /// output is not a terminal. JSON, and a submitted sweep, are printed again when they change
     #[arg(long)]
     watch: bool,
 }

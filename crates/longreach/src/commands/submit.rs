@@ -1,5 +1,6 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
+use crate::commands::check;
 use crate::commands::records::{find, why};
 use config::shipped::Shipped;
 use experiment::device::{self, DeviceName};
@@ -84,10 +85,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["cluster", "out"])]
     again: Option<PathBuf>,
     /// Of those, only the ones in this state
-    #[arg(long, value_name = "STATE", requires = "again")]
+    #[arg(long, value_name = "STATE", requires = "again", conflicts_with_all = ["cluster", "out"])]
     only: Option<Only>,
     /// Continue the submitted runs although their config has changed since
-    #[arg(long, requires = "again")]
+    #[arg(long, requires = "again", conflicts_with_all = ["cluster", "out"])]
     as_submitted: bool,
     /// Options for the scheduler, after --
     #[arg(last = true, value_name = "SCHEDULER OPTION", conflicts_with = "again")]
@@ -110,7 +111,7 @@ fn time(text: &str) -> Result<u64, String> {
     match seconds.filter(|seconds| *seconds >= 60) {
         Some(seconds) => Ok(seconds),
         None => Err(format!(
-            "`{text}` is no time of a minute or more; write 04:00:00 or 1-12:00:00"
+            "`{text}` is not a time of a minute or more; write 04:00:00 or 1-12:00:00"
         )),
     }
 }
@@ -156,6 +157,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&config, &arguments.overrides)?;
     console::notes(&plan.notes);
     let plan = part(plan, arguments.chosen_by.as_deref())?;
+    console::notes(&doubts(arguments, &plan));
     let request = Request {
         out: out.clone(),
         scheduler,
@@ -226,6 +228,21 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             )
         }
     }
+}
+
+/// What tasks would not use, and runs that would not fit.
+fn doubts(arguments: &Args, plan: &Plan) -> Vec<String> {
+    let of = arguments.device.memory();
+    let limit = arguments.memory_limit.map(|limit| limit.of(of));
+    let rows = check::rows(plan, of, |_| false);
+    let mut notes: Vec<String> = limit
+        .iter()
+        .flat_map(|limit| check::beyond(*limit, &rows))
+        .collect();
+    if arguments.device.kind == "cpu" && arguments.gpus_per_task > 0 {
+        notes.push("--device cpu uses none of the GPUs of --gpus-per-task".into());
+    }
+    notes
 }
 
 /// How tasks run, as far as the arguments say.

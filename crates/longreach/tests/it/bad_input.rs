@@ -605,3 +605,38 @@ fn claims_that_cannot_be_checked_are_refused_with_their_line() {
         );
     }
 }
+
+/// A full disk under standard output.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let listed = longreach()
+        .args(["list", "tasks"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    exits(&listed, 6);
+    assert!(
+        stderr(&listed).contains("standard output: "),
+        "{}",
+        stderr(&listed)
+    );
+}
+
+#[test]
+fn a_file_that_is_not_of_a_run_is_named() {
+    let scratch = Scratch::with(TINY);
+    let config = scratch.config.to_str().unwrap();
+    let evaluated = longreach().args(["eval", config]).output().unwrap();
+    exits(&evaluated, 3);
+    let problem = format!("{config} is not a file of a run");
+    assert!(
+        stderr(&evaluated).contains(&problem),
+        "{}",
+        stderr(&evaluated)
+    );
+}

@@ -236,7 +236,7 @@ fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
         "{}",
         stderr(&refused)
     );
-    // A driver that does not say is no reason to refuse.
+    // A driver that does not say is not a reason to refuse.
     let unknown = task("echo '[N/A], [N/A]'").output().unwrap();
     exits(&unknown, 0);
     let printed = stderr(&unknown);

@@ -58,7 +58,7 @@ fn rotated_denominators_are_counted_in_records_and_reports() {
         cells("negative", |of| of.negative),
         cells("clamped", |of| of.clamped),
         format!(
-            "Denominators of linear attention that are no sums of weights: RoPE: {} negative and \
+            "Denominators of linear attention that are not sums of weights: RoPE: {} negative and \
              {} clamped of {}.",
             all[0].negative + all[1].negative,
             all[0].clamped + all[1].clamped,

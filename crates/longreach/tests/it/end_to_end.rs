@@ -421,7 +421,7 @@ fn a_report_holds_the_records_against_claims_and_assertions() {
     let claims = scratch.directory.path().join("claims.toml");
     let text = "[[claim]]\nsource = \"Somebody\"\ntext = \"Guessing gets nothing\"\nmetric = \
                 \"exact_match\"\nkind = \"above\"\nmethods = [\"rope\"]\nlengths = \
-                [\"in\"]\nvalue = 2.0\n";
+                [\"in\"]\nvalue = 1.0\n";
     std::fs::write(&claims, text).unwrap();
     exits(&scratch.longreach("run", &[]), 0);
     let read = |out: &std::path::Path| std::fs::read_to_string(out.join("report.md")).unwrap();

@@ -186,6 +186,7 @@ fn the_rows_of_a_run_are_those_that_its_config_draws() {
     for (arguments, code) in [
         (vec!["--run", place, "--length", "8"], 2),
         (vec!["copy", "--run", place], 2),
+        (vec!["--run", place, "--step", "6"], 2),
         (vec!["--run", "nowhere"], 3),
     ] {
         let output = longreach()

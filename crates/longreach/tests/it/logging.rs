@@ -54,7 +54,7 @@ fn event_files_hold_every_step_and_the_scores() {
         let scores = if is_learned { 1 } else { 2 };
         assert_eq!(count("by_test_length/exact_match/trained"), scores);
     }
-    // What is finished stays as it is, and the files are no experiment of their own.
+    // What is finished stays as it is, and the files are not an experiment of their own.
     exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
     assert_eq!(event_files(&experiment), files);
     let report = longreach().arg("report").arg(&experiment).output().unwrap();

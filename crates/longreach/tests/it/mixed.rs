@@ -145,7 +145,7 @@ fn the_loss_of_a_mixed_batch_is_that_of_its_rows_alone() {
                     "{case:?}, step {step}: {} and {expected}",
                     done.loss_nats
                 );
-                // Padding is no token.
+                // Padding is not a token.
                 let read = lengths(&job, step).into_iter();
                 tokens += read.map(|length| task.seq_len(length) as u64).sum::<u64>();
                 assert_eq!(done.tokens, tokens);

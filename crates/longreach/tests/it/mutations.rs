@@ -15,7 +15,8 @@ fn every_key_of_the_schema_is_in_some_valid_config() {
     for base in &bases {
         let path = scratch.path().join("base.toml");
         std::fs::write(&path, &base.text).unwrap();
-        plan(&path, &[]).unwrap_or_else(|error| panic!("{} is no valid base\n{error}", base.name));
+        plan(&path, &[])
+            .unwrap_or_else(|error| panic!("{} is not a valid base\n{error}", base.name));
     }
     let (known, held) = bases::known_and_held(&bases, scratch.path());
     assert!(known.len() > 150, "only {} keys are known", known.len());

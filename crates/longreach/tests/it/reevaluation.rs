@@ -412,7 +412,7 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
         stderr(&both)
     );
     assert!(files(&report) == written);
-    // A list that was lost is written again by the next run, and its absence is no error.
+    // A list that was lost is written again by the next run, and its absence is not an error.
     let list = config.with_extension("json");
     let bytes = std::fs::read(&list).unwrap();
     std::fs::remove_file(&list).unwrap();

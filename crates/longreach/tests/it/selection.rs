@@ -455,7 +455,7 @@ fn mistakes_of_a_selection_are_named() {
     let metrics = [
         "select.by",
         "perplexity",
-        "no metric of this task",
+        "not a metric of this task",
         "exact_match",
     ];
     refused(CONFIG, &["select.by=perplexity"], &metrics);
@@ -493,7 +493,7 @@ fn mistakes_of_a_selection_are_named() {
     refused(
         CONFIG,
         &["half_seeds=[5]"],
-        &["half_seeds.0", "no seed of the result"],
+        &["half_seeds.0", "not a seed of the result"],
     );
     refused(
         CONFIG,
@@ -549,6 +549,33 @@ fn an_override_of_one_of_several_chosen_keys_keeps_the_entries_with_its_value() 
         "select.over.",
     ];
     refused(CONFIG, &[over, "train.lr=5e-3"], &texts);
+}
+
+#[test]
+fn a_mistake_in_test_lengths_is_one_mistake() {
+    let error = planned(CONFIG, &["eval.test_lens=[4, 4]"]).err().unwrap();
+    assert!(error.contains("is listed twice"), "{error}");
+    assert!(!error.contains("half_seeds"), "{error}");
+}
+
+#[test]
+fn a_sweep_and_halves_have_the_positions_of_the_result() {
+    // The room for positions follows the longest test, 40 of 4 tokens: the sweep has none.
+    let plan = planned(
+        CONFIG,
+        &[
+            r#"model.positions={kind="randomized"}"#,
+            "eval.test_lens=[4, 40]",
+        ],
+    )
+    .unwrap();
+    let swept = &plan.selection.as_ref().unwrap().runs;
+    let all = swept.iter().chain(&plan.runs);
+    let positions: BTreeSet<String> = all
+        .map(|run| format!("{:?}", run.job.spec.model.positions))
+        .collect();
+    assert_eq!(positions.len(), 1, "{positions:?}");
+    assert!(plan.runs.iter().any(|run| run.job.half_of.is_some()));
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn an_error_of_one_watch_ends_all() {
     };
     let members = vec![member(&jobs[0].spec, false), member(&jobs[1].spec, true)];
     let Err(failure) = train_together(members, &Device::flex()) else {
-        panic!("a full disk is no success");
+        panic!("a full disk is not a success");
     };
     assert_eq!(failure.message, "the disk is full");
     assert_eq!(*steps.borrow(), 2);

@@ -17,7 +17,8 @@ pub struct SeedReach {
 
 impl Setting<'_> {
     /// The reach of each seed that learned the task, from least to most, over the lengths at which
-    /// it was tested. A seed that has no number there for another reason is left out.
+    /// it was tested. As in [`reach`](Self::reach), a length at which a seed diverged, or that the
+    /// encoding does not support, is lost. A seed without a number in length is left out.
     pub fn reach_by_seed(&self, method: &Method) -> Vec<SeedReach> {
         let failed = self.failed(method);
         let runs = self.groups[method.group].runs.iter();
@@ -37,8 +38,8 @@ impl Setting<'_> {
         let metric = self.lead();
         let at = |method: &Method, len| value_at(run, &method.variant, metric, len).ok();
         let base = at(self.trained(method), self.in_length?)?;
-        let is_kept = |len| Some(metric::is_kept(metric, at(method, len)?, base));
-        if !is_kept(self.in_length?)? {
+        let own = at(method, self.in_length?)?;
+        if !metric::is_kept(metric, own, base) {
             return Some(SeedReach {
                 times: 0.0,
                 is_longest: false,
@@ -46,10 +47,12 @@ impl Setting<'_> {
         }
         let mut times = 1.0;
         for len in self.longer() {
-            if value_at(run, &method.variant, metric, len) == Err(Absent::Missing) {
-                continue;
-            }
-            if !is_kept(len)? {
+            let is_kept = match value_at(run, &method.variant, metric, len) {
+                Err(Absent::Missing) => continue,
+                Err(_) => false,
+                Ok(there) => metric::is_kept(metric, there, base),
+            };
+            if !is_kept {
                 return Some(SeedReach {
                     times,
                     is_longest: false,

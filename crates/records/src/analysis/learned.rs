@@ -79,7 +79,7 @@ impl Setting<'_> {
         let exact = |run: &Run<'_>| self.exact_in_length(run, method);
         let by_exact = runs.iter().any(|run| exact(run).is_some());
         let at = self.in_length.unwrap_or_default();
-        let chance = metric::chance(self.task, lead);
+        let chance = self.chance_of(method, lead);
         let judged = |run: &Run<'_>| {
             if by_exact {
                 let score = exact(run)?;

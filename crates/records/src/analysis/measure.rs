@@ -335,9 +335,13 @@ pub fn difference_of(metric: &str, pairs: &[(f64, f64)], rows: (u64, u64)) -> Op
 pub type Scored<'s, 'a> = (&'s Setting<'a>, &'s Method, usize);
 
 /// Gives a difference between two scores on the same text the interval over seeds and text, where
-/// the losses of its blocks are recorded for both and every seed of the point.
+/// the losses of its blocks are recorded for both and every seed of the point. Blocks of tokens of
+/// different sizes are not the same text.
 pub fn over_text(point: &mut Point, metric: &str, of: Scored<'_, '_>, than: Scored<'_, '_>) {
-    let text = metric::per_nat(of.0.task, metric).and_then(|per_nat| {
+    let [own, other] = [of, than].map(|(setting, m, _)| &setting.groups[m.group].runs[0].task);
+    let is_same = own.bytes_per_token == other.bytes_per_token;
+    let per_nat = metric::per_nat(own, metric).filter(|_| is_same);
+    let text = per_nat.and_then(|per_nat| {
         let blocks = block_differences(point, of, than)?;
         OverText::of(&blocks.iter().map(|nats| per_nat * nats).collect::<Vec<_>>())
     });

@@ -45,11 +45,11 @@ impl Setting<'_> {
             return Some(reach);
         }
         for len in self.longer() {
-            let there = self.score(method, metric, len);
-            // Not every run was tested there: of others the mean would be over other seeds.
-            if there.absent.contains(&Absent::Missing) {
+            // Where some runs were not tested, the mean would be over other seeds.
+            if !self.is_tested(method, len) {
                 continue;
             }
+            let there = self.score(method, metric, len);
             let kept = there.values.len() == base.values.len()
                 && there
                     .estimate
@@ -62,6 +62,12 @@ impl Setting<'_> {
             reach.test_len = Some(len);
         }
         Some(reach)
+    }
+
+    /// Whether all runs that learned the task were tested at a length.
+    pub fn is_tested(&self, method: &Method, len: usize) -> bool {
+        let there = self.score(method, self.lead(), len);
+        !there.absent.contains(&Absent::Missing)
     }
 
     /// [`reach`](Self::reach) as a multiple of the training length: `≥ 16x`; `1x` where the score is
@@ -83,7 +89,7 @@ impl Setting<'_> {
     }
 
     /// The one method that is better than chance and than every other, by intervals that share no
-    /// point, if there is one.
+    /// point, if there is one. `points`: one for each method.
     pub fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
         let numbered: Vec<(usize, &Point, Estimate)> = points
             .iter()
@@ -97,7 +103,7 @@ impl Setting<'_> {
         let rivals = numbered.iter().filter(|other| other.0 != best.0);
         let clear = numbered.len() > 1
             && best.1.is_whole()
-            && !self.is_at_chance(metric, &best.2)
+            && !self.is_at_chance(&self.methods[best.0], metric, &best.2)
             && rivals
                 .clone()
                 .all(|other| best.2.is_separated_from(&other.2));
@@ -116,7 +122,9 @@ impl Setting<'_> {
         let best = numbered
             .iter()
             .min_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
-        let Some((_, best)) = best.filter(|best| !self.is_at_chance(metric, &best.1)) else {
+        let is_at_chance =
+            |(at, best): &(usize, Estimate)| self.is_at_chance(&self.methods[*at], metric, best);
+        let Some((_, best)) = best.filter(|best| !is_at_chance(best)) else {
             return Vec::new();
         };
         let is_interval_missing = numbered.iter().any(|(_, e)| e.interval.is_none());
@@ -130,8 +138,8 @@ impl Setting<'_> {
 
     /// Whether the interval of a score includes guessing or lies below it; where guessing has no
     /// score, whether a share is 0.
-    pub fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {
-        let Some(chance) = metric::chance(self.task, metric) else {
+    pub fn is_at_chance(&self, method: &Method, metric: &str, estimate: &Estimate) -> bool {
+        let Some(chance) = self.chance_of(method, metric) else {
             return metric::is_share(metric) && estimate.mean == 0.0;
         };
         // A single seed has no interval and is judged by its value.

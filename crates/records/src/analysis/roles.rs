@@ -35,7 +35,7 @@ impl<'a> Roles<'a> {
         roles
     }
 
-    /// Notes on the records that are no results.
+    /// Notes on the records that are not results.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.selection.is_empty() {

@@ -1,13 +1,13 @@
 //! Settings: the comparable runs among the records, and their methods.
 
 use super::comparable::{Part, comparable};
-use super::groups::{Group, TRAINED, groups, later_note};
+use super::groups::{Group, Run, TRAINED, groups, later_note};
 use super::identity::MethodSpecs;
 use super::naming;
 use super::roles::Roles;
 use super::varied;
 use crate::metric;
-use crate::record::{RunRecord, TaskFacts, length_text};
+use crate::record::{RunRecord, RunStatus, TaskFacts, length_text};
 use crate::text::{self, list, short_hash, times};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -99,6 +99,31 @@ impl Setting<'_> {
         format!("{}{}", self.defined(metric), self.distinct_rows())
     }
 
+    /// How many tokens of text the losses are over: one number where every length of every run was
+    /// tested on the same text. None where the setting does not lead with a loss on text.
+    pub fn texts(&self) -> BTreeSet<u64> {
+        let is_text = self.task.corpus.is_some() && !metric::is_share(self.lead());
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let rows = runs.filter(|_| is_text).flat_map(|run| run.rows());
+        rows.filter_map(|(_, row)| Some(row.metrics.get(metric::LOSS_NATS)?.n))
+            .collect()
+    }
+
+    fn texts_note(&self) -> Option<String> {
+        let texts = self.texts();
+        let (least, most) = (texts.first()?, texts.last()?);
+        (least < most).then(|| {
+            format!(
+                "{}: scores are over {} to {} tokens, which are not the same text: differences, \
+                 ratios and reach between them are in part those of the text. One config with all \
+                 the lengths in `eval.test_lens` scores one text.",
+                self.name,
+                text::thousands(*least),
+                text::thousands(*most)
+            )
+        })
+    }
+
     /// Which lengths have fewer distinct test rows than rows, as sentences after a definition.
     fn distinct_rows(&self) -> String {
         let runs = self.groups.iter().flat_map(|group| &group.runs);
@@ -139,6 +164,18 @@ impl Setting<'_> {
             .iter()
             .map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
         each.collect::<Vec<_>>().join("; ") + "."
+    }
+
+    /// The score of guessing for a method.
+    pub fn chance_of(&self, method: &Method, metric: &str) -> Option<f64> {
+        metric::chance(&self.groups[method.group].runs[0].task, metric)
+    }
+
+    /// The score of guessing, where it is the same for all methods.
+    pub fn chance(&self, metric: &str) -> Option<f64> {
+        let mut all = self.methods.iter().map(|m| self.chance_of(m, metric));
+        let first = all.next()?;
+        first.filter(|_| all.all(|other| other == first))
     }
 
     /// Test lengths past the training length.
@@ -190,8 +227,8 @@ impl Setting<'_> {
 }
 
 /// Settings in order of task, corpus and training length. `records` are in canonical order, each
-/// run once; `order` is the order of labels and variants asked for. Records that are no results
-/// ([`Roles`]) are no runs of a setting.
+/// run once; `order` is the order of labels and variants asked for. Records that are not results
+/// ([`Roles`]) are not runs of a setting.
 pub fn settings<'a>(
     records: &[&'a RunRecord],
     order: &[String],
@@ -330,6 +367,7 @@ fn setting<'a>(
     let groups = groups(runs, specs, order, &mut notes);
     let trainings = varied::suffixes(&groups);
     notes.extend(varied::tried_notes(&groups, &name));
+    notes.extend(varied::tokens_note(&groups, &name));
     let mut methods = Vec::new();
     let (mut taken, mut titles) = (BTreeSet::new(), BTreeSet::new());
     for (index, group) in groups.iter().enumerate() {
@@ -387,14 +425,10 @@ fn setting<'a>(
         ));
         metrics.truncate(MOST_METRICS);
     }
-    let in_length = lengths
-        .iter()
-        .copied()
-        .filter(|&l| l <= task.train_len)
-        .max();
+    let in_length = in_length(&groups, &lengths, task.train_len);
     let axes = naming::axes(runs);
     notes.extend(later_note(&groups, &name));
-    Setting {
+    let mut setting = Setting {
         task,
         name,
         slug,
@@ -407,7 +441,27 @@ fn setting<'a>(
         all_metrics,
         in_length,
         notes,
-    }
+    };
+    setting.notes.extend(setting.texts_note());
+    setting
+}
+
+/// The longest test length up to the training length that every run has; where they have none in
+/// common, the longest of any.
+fn in_length(groups: &[Group<'_>], lengths: &[usize], train_len: usize) -> Option<usize> {
+    let has = |group: &Group<'_>, len| {
+        let trained = |run: &Run<'_>| run.row(TRAINED, len).is_some();
+        // A run that diverged in training has no rows.
+        let mut runs = group.runs.iter();
+        runs.all(|run| run.status == RunStatus::Diverged || trained(run))
+    };
+    let all_have = |len: &&usize| groups.iter().all(|group| has(group, **len));
+    let in_length = || lengths.iter().filter(|&&len| len <= train_len);
+    in_length()
+        .filter(all_have)
+        .max()
+        .or(in_length().max())
+        .copied()
 }
 
 /// The lengths tested, ascending; of too many, those that the most evaluations share.

@@ -47,7 +47,7 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
         let labels = selected.and_then(Selected::chosen);
         let labels = labels.map_or(&[][..], |chosen| &chosen.values);
         let part = |key: &&str| {
-            // A table that was chosen, such as an encoding, is no setting of one value.
+            // A table that was chosen, such as an encoding, is not a setting of one value.
             let label = labels.iter().find(|label| label.key == **key);
             let value = settings.get(*key).or(label.map(|label| &label.text));
             let value = value.map_or("not set", String::as_str);
@@ -70,7 +70,7 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
 
 /// A sentence for each encoding that is in the table with several trainings, none of them chosen on
 /// other rows: the best of them by the score of the table is better than it would be elsewhere.
-/// Evaluations of one training in other ways, such as greedy, are no trainings.
+/// Evaluations of one training in other ways, such as greedy, are not trainings.
 pub fn tried_notes(groups: &[Group<'_>], setting: &str) -> Vec<String> {
     let mut by_model: BTreeMap<String, (BTreeSet<String>, BTreeSet<&str>)> = BTreeMap::new();
     for group in groups {
@@ -101,4 +101,22 @@ pub fn tried_notes(groups: &[Group<'_>], setting: &str) -> Vec<String> {
             format!("{methods} models are here")
         }
     )]
+}
+
+/// A sentence where the methods of a table read tokens of different sizes.
+pub fn tokens_note(groups: &[Group<'_>], setting: &str) -> Option<String> {
+    let sizes = groups
+        .iter()
+        .map(|group| group.runs[0].task.bytes_per_token);
+    let mut sizes: Vec<f64> = sizes.flatten().collect();
+    sizes.sort_by(f64::total_cmp);
+    let [least, .., most] = sizes[..] else {
+        return None;
+    };
+    (least < most).then(|| {
+        format!(
+            "{setting}: methods read tokens of {least:.3} to {most:.3} bytes. Losses and perplexities \
+             are per token, so only bits_per_byte compares them."
+        )
+    })
 }

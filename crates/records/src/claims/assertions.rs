@@ -92,7 +92,7 @@ impl Assertions {
     ///
     /// # Errors
     ///
-    /// When the file is no list of assertions, which a test excludes.
+    /// When the file is not a list of assertions, which a test excludes.
     pub fn committed() -> Result<Self, serde_json::Error> {
         serde_json::from_str(COMMITTED)
     }

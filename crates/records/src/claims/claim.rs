@@ -1,6 +1,7 @@
 //! Claims and published numbers as data.
 
 use super::length::Length;
+use crate::metric;
 use crate::text;
 use schema::Invalid;
 use serde::{Deserialize, Serialize};
@@ -257,6 +258,12 @@ impl Claim {
                         (value > 0.0, "a ratio, which is above 0")
                     }
                     Kind::HoldsTo => (value > 0.0 && value <= 1.0, "a share above 0 and up to 1"),
+                    Kind::Below | Kind::Above if metric::is_share(&self.metric) => {
+                        ((0.0..=1.0).contains(&value), "a share, from 0 to 1")
+                    }
+                    Kind::Below | Kind::Above if metric::lower_is_better(&self.metric) => {
+                        (value >= 0.0, "0 or more")
+                    }
                     _ => return Ok(()),
                 };
                 match is_inside {

@@ -145,12 +145,12 @@ impl<'s> Evaluation<'s, '_> {
             Kind::RatioBelow => self.ratio(product(), Needed::AtMost(bound)),
             Kind::RatioAbove => self.ratio(product(), Needed::AtLeast(bound)),
             Kind::HoldsTo => self.holds_to(claim.value.unwrap_or(metric::KEPT)),
-            Kind::Below => self.score(Needed::AtMost(bound), None),
-            Kind::Above => self.score(Needed::AtLeast(bound), None),
-            Kind::NearChance => match metric::chance(self.setting.task, &claim.metric) {
-                None => vec![untested(&claim.metric, "guessing has no score")],
-                Some(chance) => self.score(Needed::AtMost(bound), Some(chance)),
-            },
+            Kind::Below => self.score(Needed::AtMost(bound), |_| None),
+            Kind::Above => self.score(Needed::AtLeast(bound), |_| None),
+            Kind::NearChance if self.has_chance() => self.score(Needed::AtMost(bound), |method| {
+                self.setting.chance_of(method, &claim.metric)
+            }),
+            Kind::NearChance => vec![untested(&claim.metric, "guessing has no score")],
             Kind::SpreadBelow => self.spread(bound),
             Kind::Improves => self.improves(),
         }
@@ -207,13 +207,22 @@ impl<'s> Evaluation<'s, '_> {
         let mut missing = BTreeSet::new();
         for (a, b) in pairs {
             if let (Some(a), Some(b)) = (self.find(a), self.find(b)) {
-                out.extend(self.lengths().into_iter().map(|len| of(a, b, len)));
+                let lengths = self.lengths().into_iter();
+                let lengths = lengths.filter(|len| !self.is_rival_itself(a, b, *len));
+                out.extend(lengths.map(|len| of(a, b, len)));
             }
             missing.extend([a, b].into_iter().filter(|name| self.find(name).is_none()));
         }
         out.extend(missing.into_iter().map(|name| untested(name, "")));
         out.extend(self.missing_lengths());
         out
+    }
+
+    /// Whether a method that is to be best meets a variant of its own training that has its scores:
+    /// a scaling that does not scale at this length is not another method.
+    fn is_rival_itself(&self, a: &Method, b: &Method, len: usize) -> bool {
+        let values = |method| self.setting.point(method, &self.claim.metric, len).values;
+        self.claim.kind == Kind::BestOf && a.group == b.group && values(a) == values(b)
     }
 
     fn better<'n>(&self, pairs: impl Iterator<Item = (&'n str, &'n str)>) -> Vec<Comparison> {
@@ -318,9 +327,17 @@ impl<'s> Evaluation<'s, '_> {
     }
 
     /// The score itself, or its distance to the level of guessing.
-    fn score(&self, needed: Needed, chance: Option<f64>) -> Vec<Comparison> {
+    fn has_chance(&self) -> bool {
+        let mut methods = self.setting.methods.iter();
+        let metric = &self.claim.metric;
+        methods.all(|method| self.setting.chance_of(method, metric).is_some())
+    }
+
+    /// The score of each method, or its distance to the score of guessing where `chance` has one.
+    fn score(&self, needed: Needed, chance: impl Fn(&Method) -> Option<f64>) -> Vec<Comparison> {
         let metric = &self.claim.metric;
         self.each(|method, len| {
+            let chance = chance(method);
             let point = match chance {
                 None => self.setting.score(method, metric, len),
                 Some(chance) => self.setting.distance(method, metric, len, chance),

@@ -29,7 +29,7 @@ pub enum Length {
 #[derive(Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "is no length; allowed: 512, `51..100`, `in`, `2x`, `>1x`, `>=4x`, `<=1x`"
+    expecting = "is not a length; allowed: 512, `51..100`, `in`, `2x`, `>1x`, `>=4x`, `<=1x`"
 )]
 enum RawLength {
     Number(usize),
@@ -47,7 +47,7 @@ impl TryFrom<RawLength> for Length {
         };
         let wrong = || {
             format!(
-                "{:?} is no length; allowed: 512, \"51..100\", \"in\", \"2x\", \">1x\", \
+                "{:?} is not a length; allowed: 512, \"51..100\", \"in\", \"2x\", \">1x\", \
                  \">=4x\", \"<=1x\"",
                 text::name(&text, 40)
             )

@@ -116,7 +116,7 @@ impl Estimate {
 
     /// Mean of shares, one per seed, each taken over the same `rows` test rows: the exact binomial
     /// interval of Clopper and Pearson at an effective number of rows, after Korn and Graubard
-    /// (1998). As [`of_mean`](Self::of_mean) if a value is no share.
+    /// (1998). As [`of_mean`](Self::of_mean) if a value is not a share.
     pub fn of_share(values: &[f64], rows: u64) -> Option<Self> {
         let estimate = Self::of_mean(values)?;
         let Some(sd) = estimate.sd.filter(|_| are_shares(values)) else {
@@ -130,7 +130,7 @@ impl Estimate {
     /// Mean difference of shares, paired by seed, of which the first are taken over `rows.0` test
     /// rows and the second over `rows.1`. The variance between seeds is that of the differences;
     /// the test rows add theirs by the method of variance estimates recovery (Zou and Donner 2008).
-    /// As [`of_mean`](Self::of_mean) of the differences if a value is no share.
+    /// As [`of_mean`](Self::of_mean) of the differences if a value is not a share.
     pub fn of_share_difference(pairs: &[(f64, f64)], rows: (u64, u64)) -> Option<Self> {
         let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         let estimate = Self::of_difference(Scale::Linear, pairs)?;
@@ -269,13 +269,13 @@ mod tests {
             0.0 < low && low < 0.15 && 0.95 < high && high < 1.0,
             "{low} {high}"
         );
-        // What is no share has the interval of a mean.
+        // What is not a share has the interval of a mean.
         assert_eq!(
             Estimate::of_share(&[1.5, 0.5], 10),
             Estimate::of_mean(&[1.5, 0.5])
         );
         assert_eq!(Estimate::of_share(&[0.5], 10).unwrap().interval, None);
-        // A count that no test set has is no reason to take long.
+        // A count that no test set has is not a reason to take long.
         let (low, high) = Estimate::of_share(&[0.5, 0.5], u64::MAX)
             .unwrap()
             .interval
@@ -373,7 +373,7 @@ mod tests {
             Estimate::of_difference(Scale::Log, &pair),
             Estimate::of_mean(&[-1.0, 1.0])
         );
-        // An end that is no number leaves no interval.
+        // An end that is not a number leaves no interval.
         let apart = Estimate::of(Scale::Log, &[1.0, 1e300]).unwrap();
         assert!(apart.mean.is_finite() && apart.interval.is_none());
         let one = Estimate::of(Scale::Log, &[4.0]).unwrap();

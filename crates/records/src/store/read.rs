@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreEr
     Ok(file.take(most))
 }
 
-/// Why some bytes are no record.
+/// Why some bytes are not a record.
 #[derive(Debug)]
 pub(super) enum Unfit {
     /// They are of a newer version.

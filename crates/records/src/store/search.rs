@@ -32,7 +32,7 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
 }
 
 /// Reads files as [`read_jsonl`] does, or as one `record.json` each: every record with its place,
-/// and what is no record. Of a run that several files hold, the record with the most detail.
+/// and what is not a record. Of a run that several files hold, the record with the most detail.
 ///
 /// # Errors
 ///
@@ -264,7 +264,7 @@ impl Search {
             self.exclude(
                 path,
                 None,
-                format!("{} more lines are no records", bad - MAX_BAD_LINES),
+                format!("{} more lines are not records", bad - MAX_BAD_LINES),
             );
         }
         Ok(())

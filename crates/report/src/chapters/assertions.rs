@@ -20,7 +20,7 @@ const RESULTS: [AssertionResult; 6] = [
 ///
 /// # Errors
 ///
-/// When the committed file is no list of assertions, which a test excludes.
+/// When the committed file is not a list of assertions, which a test excludes.
 pub(crate) fn chapter(settings: &[ExperimentSetting<'_>]) -> Result<ChapterFiles, ReportError> {
     let committed = Assertions::committed().map_err(|e| ReportError::Render {
         file: "assertions.json",

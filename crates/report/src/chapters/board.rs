@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 
 /// Settings with columns.
 const MOST_SETTINGS: usize = 12;
+/// Fewest tasks that can show an order on tasks that were not run: a method ahead at each of six
+/// is ahead by a sign test at 5 % (2 / 2^6 = 0.03), at each of five it is not (0.06).
+const FEWEST_TASKS: usize = 6;
 /// Texts with more than one column.
 const MOST_TEXTS: usize = 3;
 /// Multiples of the training length at which the score on a text is shown.
@@ -22,8 +25,9 @@ const MULTIPLES: [usize; 2] = [4, 16];
 /// The chapter, where at least two tasks were learned by one of at least two methods that all have
 /// in common.
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
-    let settings = of_tasks(settings);
+    let mut settings = of_tasks(settings);
     let names = common(&settings);
+    settings.retain(|s| !lengths(s, &names).is_empty());
     let seeds: Vec<Vec<u64>> = settings.iter().map(|s| seeds(s, &names)).collect();
     let is_ranked = settings.len() >= 2 && names.len() >= 2;
     if !is_ranked || settings.len() > MOST_SETTINGS || seeds.iter().any(Vec::is_empty) {
@@ -79,10 +83,10 @@ fn task(setting: &Setting<'_>) -> String {
 
 fn scores(setting: &Setting<'_>, names: &[String], seeds: &[u64]) -> Scores {
     let lead = setting.lead();
+    let lengths = lengths(setting, names);
     let by_seed = |seed: &u64| {
-        names
-            .iter()
-            .map(|name| score(setting, name, *seed))
+        methods(setting, names)
+            .map(|method| score(setting, method, *seed, &lengths))
             .collect()
     };
     Scores {
@@ -91,20 +95,26 @@ fn scores(setting: &Setting<'_>, names: &[String], seeds: &[u64]) -> Scores {
     }
 }
 
-/// The leading metric of a seed, the mean over all test lengths past the training length; that of
-/// perplexities in nats. None for a seed that has not learned the task, or has no number at one of
-/// the lengths.
-fn score(setting: &Setting<'_>, name: &str, seed: u64) -> Option<f64> {
-    let (method, lead) = (method(setting, name)?, setting.lead());
-    let at = |len| {
-        let all = setting.of_learned(method, lead, len).values;
+/// The test lengths past the training length that all methods have.
+fn lengths(setting: &Setting<'_>, names: &[String]) -> Vec<usize> {
+    let all_have =
+        |len: &usize| methods(setting, names).all(|method| setting.is_tested(method, *len));
+    setting.longer().filter(all_have).collect()
+}
+
+/// The leading metric of a seed, the mean over `lengths`; that of perplexities in nats. None for a
+/// seed that has not learned the task, or has no number at one of the lengths.
+fn score(setting: &Setting<'_>, method: &Method, seed: u64, lengths: &[usize]) -> Option<f64> {
+    let lead = setting.lead();
+    let at = |len: &usize| {
+        let all = setting.of_learned(method, lead, *len).values;
         let own = all.iter().find(|(other, _)| *other == seed)?.1;
         Some(match metric::scale(lead) {
             Scale::Linear => own,
             Scale::Log => own.ln(),
         })
     };
-    stats::mean(&setting.longer().map(at).collect::<Option<Vec<f64>>>()?)
+    stats::mean(&lengths.iter().map(at).collect::<Option<Vec<f64>>>()?)
 }
 
 fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: bool) -> Table {
@@ -165,12 +175,13 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
 fn notes(settings: &[&Setting<'_>]) -> String {
     let has_halves = settings.iter().any(|s| s.has_halves());
     format!(
-        "Group: methods are ranked at each task by the leading metric, averaged over all test \
-             lengths past the training length, and over all tasks by the mean reciprocal rank \
+        "Group: methods are ranked at each task by the leading metric, averaged over the test \
+             lengths past the training length that all of them have, and over all tasks by the mean reciprocal rank \
              (MRR). {RESAMPLES} bootstraps draw tasks and seeds. P(best): the share of them in which \
-             a method comes first. A: the method with the highest MRR, and all down to the last one \
-             by MRR that it is not ahead of in {} % of them; B: the same of the others, and so on. A method that fewer than half of the seeds learned \
-             comes after those that did. Ratios: over the score in length. Intervals: {INTERVAL}. \
+             a method comes first. Group A: the method with the highest MRR, and every method down \
+             to the lowest one by MRR that it does not beat in {} % of them; group B: the same for \
+             the remaining methods, and so on. A method that fewer than half of the seeds learned \
+             comes after all others. Ratios: over the score in length. Intervals: {INTERVAL}. \
              ≥: tested at no longer length. 1x: lost at the first longer length.{}",
         100.0 * AHEAD,
         if has_halves {
@@ -302,12 +313,20 @@ fn summary(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
         method.map_or_else(|| (*name).clone(), |m| m.title.clone())
     };
     let first: Vec<String> = first.map(title).collect();
+    let tasks = settings.len();
     let what = match &first[..] {
+        [only] if tasks < FEWEST_TASKS => format!("{only} comes first"),
         [only] => format!("{only} is clearly ahead of every other method"),
         all if all.len() == rows.len() => "all methods are in one group".into(),
         all => format!("the leading group (A) is {}", all.join("; ")),
     };
-    format!("Over {} tasks: {what}.", settings.len())
+    let limit = match tasks {
+        0..FEWEST_TASKS if first.len() < rows.len() => {
+            "; so few tasks do not show an order on other tasks"
+        }
+        _ => "",
+    };
+    format!("Over {tasks} tasks: {what}{limit}.")
 }
 
 /// `A` for the first group; numbers after `Z`.
@@ -332,13 +351,16 @@ fn common(settings: &[&Setting<'_>]) -> Vec<String> {
 
 /// Seeds that every one of these methods has in a setting.
 fn seeds(setting: &Setting<'_>, names: &[String]) -> Vec<u64> {
-    let methods = names.iter().filter_map(|name| method(setting, name));
-    let each = methods.map(|m| {
+    let each = methods(setting, names).map(|m| {
         let runs = setting.groups[m.group].runs.iter();
         runs.map(|run| run.seed).collect::<BTreeSet<u64>>()
     });
     let all = each.reduce(|a, b| a.intersection(&b).copied().collect());
     all.unwrap_or_default().into_iter().collect()
+}
+
+fn methods<'s>(setting: &'s Setting<'_>, names: &'s [String]) -> impl Iterator<Item = &'s Method> {
+    names.iter().filter_map(|name| method(setting, name))
 }
 
 fn method<'s>(setting: &'s Setting<'_>, name: &str) -> Option<&'s Method> {

@@ -114,7 +114,7 @@ pub(super) fn compare(
         definition: first.definition(metric),
         lower_is_better: metric::lower_is_better(metric),
         unit: first.task.unit.clone(),
-        task: task_changes(methods),
+        task: task_changes(first, second, methods),
         learned: learned(first, second, methods),
         lengths,
         lengths_only_first: only(first, second),
@@ -125,10 +125,27 @@ pub(super) fn compare(
     }
 }
 
-/// Settings of the task that differ for any pair of methods.
-fn task_changes(methods: &MethodPairs<'_, '_>) -> Vec<Change> {
+/// Settings of the task that differ for any pair of methods, and how much text was scored.
+fn task_changes(
+    first: &Setting<'_>,
+    second: &Setting<'_>,
+    methods: &MethodPairs<'_, '_>,
+) -> Vec<Change> {
     let (_, mut changes) = config_changes(&methods.groups);
     changes.retain(|change| change.key.starts_with("task."));
+    let texts = [first, second].map(|setting| setting.texts());
+    if texts[0] != texts[1] {
+        let [first, second] = texts.map(|tokens| {
+            let tokens: Vec<String> = tokens.iter().map(u64::to_string).collect();
+            (!tokens.is_empty()).then(|| tokens.join(" or "))
+        });
+        changes.push(Change {
+            key: "number of tokens scored".into(),
+            first,
+            second,
+            methods: Vec::new(),
+        });
+    }
     changes
 }
 

@@ -117,7 +117,7 @@ pub(super) struct Chance {
 
 /// `highest`: the largest mean drawn. A level far above it is named in the subtitle, not drawn.
 pub(super) fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
-    let Some(level) = metric::chance(setting.task, metric) else {
+    let Some(level) = setting.chance(metric) else {
         return Chance {
             line: None,
             subtitle: setting.name.clone(),

@@ -171,7 +171,7 @@ impl Pen {
     }
 
     fn paint(&self, color: Color) -> String {
-        // A gap is no colour of the scale.
+        // A gap is not a colour of the scale.
         let is_fixed = self.group().is_fixed && color != GAP;
         match color.variable().filter(|_| self.is_page() && !is_fixed) {
             Some(name) => format!("var(--{name})"),

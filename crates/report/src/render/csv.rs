@@ -353,7 +353,7 @@ pub(crate) fn csv_text(
 /// on the locale.
 fn safe_cell(text: impl AsRef<str>) -> String {
     let text = printable(text.as_ref());
-    // A negative number begins with a sign and is no formula.
+    // A negative number begins with a sign and is not a formula.
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return text;
     }

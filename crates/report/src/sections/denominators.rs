@@ -83,7 +83,7 @@ pub(crate) fn finding(setting: &Setting<'_>) -> Option<String> {
     let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| {
         format!(
-            "Denominators of linear attention that are no sums of weights: {}.",
+            "Denominators of linear attention that are not sums of weights: {}.",
             each.join("; ")
         )
     })

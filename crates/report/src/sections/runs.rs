@@ -16,7 +16,7 @@ pub(super) const COLUMNS: [&str; 3] = ["parameters", "of the encoding", "final t
 
 /// How the columns are to be read; `stop` is what ended trainings early.
 pub(super) fn notes(setting: &Setting<'_>, stop: Option<&str>) -> String {
-    let chance = metric::chance(setting.task, metric::LOSS_NATS);
+    let chance = setting.chance(metric::LOSS_NATS);
     let chance = chance.map_or(String::new(), |c| format!(" Chance: {c:.3}."));
     let stop = stop.map_or(String::new(), |stop| format!(" {stop}"));
     format!(

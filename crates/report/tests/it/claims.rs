@@ -498,7 +498,7 @@ fn what_a_task_is_too_easy_for_is_not_tested() {
     // More seeds can tell whether one is better: at 32 b is not at the ceiling, at 64 neither is.
     assert_eq!(better(32, None).verdict, Undecided);
     assert_eq!(better(64, None).verdict, Undecided);
-    // To be as good is no question of a ceiling.
+    // To be as good is not a question of a ceiling.
     assert_eq!(better(16, Some(0.1)).verdict, Agrees);
 }
 
@@ -632,6 +632,16 @@ fn claims_are_read_strictly() {
         check(json!({ "kind": "order", "methods": ["a"], "lengths": [1] })).key,
         "claim.0.methods"
     );
+    for (kind, metric, value) in [
+        ("above", "exact_match", 2.0),
+        ("below", "exact_match", -0.1),
+        ("below", "perplexity", -1.0),
+    ] {
+        let bound = json!({ "kind": kind, "metric": metric, "methods": ["a"], "lengths": [1], "value": value });
+        let error = check(bound);
+        let problem = (error.key.as_str(), error.problem.as_str());
+        assert_eq!(problem, ("claim.0.value", "is out of range"));
+    }
     let error = check(json!({ "kind": "holds_to", "methods": ["a"], "lengths": [] }));
     assert_eq!(
         (error.key.as_str(), error.problem.as_str()),
@@ -1035,4 +1045,26 @@ proptest! {
             prop_assert_eq!(ask("above", bound + slack), Verdict::Disagrees);
         }
     }
+}
+
+#[test]
+fn a_variant_with_the_scores_of_its_training_is_not_a_rival() {
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.9, 0.8]; 3]),
+        ("b", &[[1.0, 0.5, 0.1, 0.0]; 3]),
+    ]);
+    for run in records.iter_mut().filter(|run| run.labels[0].text == "a") {
+        let at_16 = ok_row("yarn", 16, &[("exact_match", 1.0)]);
+        let at_32 = ok_row("yarn", 32, &[("exact_match", 0.2)]);
+        run.evals.extend([at_16, at_32]);
+        describe(run);
+    }
+    let rivals = |length: Value| {
+        let best = json!({ "kind": "best_of", "methods": ["a"], "lengths": [length] });
+        claims(vec![claim(best)]).evaluate(&records)[0]
+            .numbers
+            .len()
+    };
+    // b alone, where YaRN does not scale; both, where it does.
+    assert_eq!((rivals(json!("in")), rivals(json!("2x"))), (1, 2));
 }

@@ -86,7 +86,7 @@ fn write_anew(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Why a document is no record.
+/// Why a document is not a record.
 fn refused(text: &[u8]) -> String {
     thread_local!(static DIR: tempfile::TempDir = tempfile::tempdir().unwrap());
     let path = DIR.with(|dir| dir.path().join("record.json"));
@@ -648,7 +648,7 @@ proptest! {
             let found = read_jsonl(&path).unwrap();
             assert!(found.records.contains(&all[0]) && found.records.contains(&all[2]));
             assert!(found.records.iter().all(stands));
-            assert!(found.records.len() == 3 || !found.excluded.is_empty() || blank, "what is no record is listed");
+            assert!(found.records.len() == 3 || !found.excluded.is_empty() || blank, "what is not a record is listed");
         });
     }
 }

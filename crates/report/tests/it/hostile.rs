@@ -377,7 +377,7 @@ fn check_markdown(text: &str, figures: usize) {
         }
         let mut printed = bare.as_str();
         if let Some(image) = bare.strip_prefix("![") {
-            // Where an image leads is no text: a name that was cut after `www` ends in `www.svg`.
+            // Where an image leads is not text: a name that was cut after `www` ends in `www.svg`.
             let (words, file) = image.split_once("](").unwrap();
             assert!(
                 file.ends_with(".svg)") && file.bytes().filter(|b| b"[](".contains(b)).count() == 0,

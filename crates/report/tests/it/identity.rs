@@ -25,7 +25,7 @@ fn real() -> Vec<RunRecord> {
             .unwrap()
             .records;
         let mut seen = BTreeSet::new();
-        // Runs with half the steps are no results.
+        // Runs with half the steps are not results.
         let results = records.into_iter().filter(|r| r.half_of.is_none());
         // One record of every shape that a spec has in the experiment.
         out.extend(results.filter(|r| {

@@ -255,7 +255,7 @@ fn all_and_none_are_said_in_short() {
     assert!(found.contains(wanted), "{found}");
 }
 
-/// What is no result changes no number: the tables are those of the results, but for the last
+/// What is not a result changes no number: the tables are those of the results, but for the last
 /// column and the dagger.
 #[test]
 fn halves_and_selection_are_counted_nowhere() {

@@ -1,5 +1,6 @@
 //! All integration tests of the crate in one program.
 
+mod board;
 mod claims;
 mod common;
 mod compare;

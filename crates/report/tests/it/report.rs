@@ -1,5 +1,6 @@
 //! The report: what it says is what the records say, whatever their order and names.
 
+use crate::board::scored;
 use crate::common::*;
 use longreach_report::{Format, Report, ReportError, ReportSpec, report};
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use records::record::*;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-fn text(report: &Report, name: &str) -> String {
+pub fn text(report: &Report, name: &str) -> String {
     String::from_utf8(
         report
             .file(name)
@@ -18,7 +19,7 @@ fn text(report: &Report, name: &str) -> String {
     .unwrap()
 }
 
-fn spec() -> ReportSpec {
+pub fn spec() -> ReportSpec {
     ReportSpec {
         title: "Which encoding lasts?".into(),
         ..Default::default()
@@ -26,7 +27,7 @@ fn spec() -> ReportSpec {
 }
 
 /// The cells of a Markdown table by its heading, without marks of emphasis.
-fn cells(markdown: &str, heading: &str) -> Vec<Vec<String>> {
+pub fn cells(markdown: &str, heading: &str) -> Vec<Vec<String>> {
     let after = markdown
         .split(&format!("### {heading}\n"))
         .nth(1)
@@ -756,7 +757,7 @@ fn several_experiments_have_a_page_each() {
         let own = text(&report, &format!("experiment-{}.html", run.experiment));
         assert!(own.contains(&run.run_id), "{}", run.run_id);
     }
-    // One experiment needs no other page, and pages are no part of other formats.
+    // One experiment needs no other page, and pages are not part of other formats.
     let names = |records: &[RunRecord], formats: &[Format]| -> Vec<String> {
         let formats = formats.iter().copied().collect();
         let spec = ReportSpec { formats, ..spec() };
@@ -924,7 +925,7 @@ fn differences_cover_the_text() {
     // Without blocks of both, or with others, seeds are all there is.
     assert!((nats(&narrow, 5) - mean - over_seeds).abs() < 1e-9 && narrow[9..] == [None; 4]);
     assert!(markdown.contains("95 % CI over seeds and text"));
-    // What both methods have in common, block by block, is no part of a difference.
+    // What both methods have in common, block by block, is not part of a difference.
     let (same, _) = of(0.0, [64, 64]);
     assert!((nats(&same, 5) - nats(&narrow, 5)).abs() < 1e-9, "{same:?}");
 }
@@ -1047,6 +1048,80 @@ fn a_loss_no_better_than_guessing_has_not_converged() {
         ),
         "{markdown}"
     );
+}
+
+#[test]
+fn guessing_is_that_of_each_method() {
+    // Sums modulo 2 and 16: the second is far from the guessing of the first, near its own.
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.6, 0.5]; 3]),
+        ("b", &[[1.0, 1.0, 0.2, 0.14]; 3]),
+    ]);
+    for run in &mut records {
+        let chance = if run.labels[0].text == "a" {
+            0.5
+        } else {
+            0.0625
+        };
+        run.task.chance.insert("exact_match".into(), chance);
+    }
+    let claim = json!({
+        "source": "-", "text": "Both guess.", "metric": "exact_match", "kind": "near_chance",
+        "methods": ["a", "b"], "lengths": [64], "value": 0.4,
+    });
+    let spec = ReportSpec {
+        claims: serde_json::from_value(json!({ "claim": [claim] })).unwrap(),
+        ..spec()
+    };
+    let csv = text(&report(&records, &[], &spec).unwrap(), "claims.csv");
+    assert!(csv.contains("of a at 64 to chance (0.500)"), "{csv}");
+    assert!(csv.contains("of b at 64 to chance (0.062"), "{csv}");
+}
+
+#[test]
+fn the_score_in_length_is_at_a_length_that_every_method_has() {
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.5, 0.5]; 2]),
+        ("b", &[[1.0, 1.0, 1.0, 1.0]; 2]),
+    ]);
+    let before = summary(&records);
+    assert!(before.contains("b holds up to 64"), "{before}");
+    // Only a was tested at the training length, 16.
+    for run in records.iter_mut().filter(|run| run.labels[0].text == "b") {
+        run.evals.retain(|row| row.test_len != 16);
+    }
+    let after = summary(&records);
+    assert!(after.contains("b holds up to 64"), "{after}");
+}
+
+#[test]
+fn tokens_of_different_sizes_are_told() {
+    let mut records = text_experiment();
+    for run in &mut records {
+        let size = if run.labels[0].text == "nope" {
+            1.5
+        } else {
+            2.0
+        };
+        run.task.bytes_per_token = Some(size);
+    }
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let note = "methods read tokens of 1.500 to 2.000 bytes. Losses and perplexities are per token";
+    assert!(markdown.replace('\\', "").contains(note), "{markdown}");
+}
+
+#[test]
+fn texts_of_different_sizes_are_told() {
+    let mut records = text_experiment();
+    let markdown =
+        |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md");
+    let note = "which are not the same text";
+    assert!(!markdown(&records).contains(note));
+    let mut rows = records[0].evals.iter_mut();
+    let loss = rows.find_map(|row| row.metrics.get_mut("loss_nats"));
+    loss.unwrap().n /= 2;
+    let told = markdown(&records);
+    assert!(told.contains(note), "{told}");
 }
 
 /// Looks of a figure's lines: colour and dash.
@@ -1294,146 +1369,6 @@ proptest! {
         shuffled.sort_by_key(|r| by_id[r.run_id.as_str()]);
         shuffled.extend(all.iter().take(5).cloned());
         prop_assert_eq!(report(&all, &[], &spec()).unwrap(), report(&shuffled, &[], &spec()).unwrap());
-    }
-}
-
-/// Exact matches in length and past it, one pair for each seed.
-fn scored(kind: &str, pe: &str, by_seed: &[(f64, f64)]) -> Vec<RunRecord> {
-    let of_seed = |(seed, &(here, past)): (usize, &(f64, f64))| {
-        let task = TaskFacts {
-            kind: kind.into(),
-            ..copy_task(16)
-        };
-        let mut run = record(
-            &format!("task-{kind}"),
-            &[("model.pe", json!(pe))],
-            seed as u64,
-            task,
-        );
-        run.evals = [(16, here), (24, past), (32, past / 2.0)]
-            .map(|(len, v)| ok_row("trained", len, &[("exact_match", v)]))
-            .to_vec();
-        run
-    };
-    by_seed.iter().enumerate().map(of_seed).collect()
-}
-
-#[test]
-fn methods_are_ranked_over_tasks() {
-    let mut records = Vec::new();
-    for (kind, pe, by_seed) in [
-        ("copy", "alibi", [(1.0, 0.9), (1.0, 0.8)]),
-        ("copy", "nope", [(1.0, 0.5), (1.0, 0.9)]),
-        ("copy", "rope", [(1.0, 0.0), (1.0, 0.0)]),
-        // Not learned: last, whatever it scores past the training length.
-        ("sort", "alibi", [(0.5, 1.0), (0.5, 1.0)]),
-        ("sort", "nope", [(1.0, 0.7), (1.0, 0.7)]),
-        ("sort", "rope", [(1.0, 0.7), (1.0, 0.7)]),
-        // Learned by nobody: does not count.
-        ("parity", "alibi", [(0.5, 0.5), (0.5, 0.5)]),
-        ("parity", "nope", [(0.5, 0.6), (0.5, 0.5)]),
-        ("parity", "rope", [(0.5, 0.7), (0.5, 0.5)]),
-    ] {
-        records.extend(scored(kind, pe, &by_seed));
-    }
-    // The same task at another length with fewer methods does not count either.
-    records.extend(
-        scored("copy", "alibi", &[(1.0, 0.1), (1.0, 0.1)])
-            .into_iter()
-            .map(|mut run| {
-                run.run_id = hex(&format!("another {}", run.seed));
-                run.task.train_len = 8;
-                run.spec["train"]["train_len"] = json!(8);
-                run
-            }),
-    );
-    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    let rows = cells(&markdown, "Methods over all tasks");
-    // Ranks at copy and sort by the means over seeds: 1 and 3; 2 and 1.5; 3 and 1.5.
-    assert_eq!(
-        rows[0],
-        [
-            "method",
-            "group",
-            "P(best)",
-            "MRR",
-            "[copy, trained at 16 symbols](#copy-16)",
-            "[sort, trained at 16 symbols](#sort-16)"
-        ]
-    );
-    let without_best: Vec<Vec<String>> = rows[1..]
-        .iter()
-        .map(|row| [&row[..2], &row[3..]].concat())
-        .collect();
-    assert_eq!(
-        without_best,
-        [
-            [
-                "alibi",
-                "A",
-                "0.67",
-                "1x \\[1x, 1.5x\\]",
-                "not converged (0 of 2)"
-            ],
-            ["nope", "A", "0.58", "1x \\[1x, 1.5x\\]", "1x"],
-            ["rope", "A", "0.50", "1x", "1x"],
-        ]
-    );
-    // Of copy alone alibi is first unless both seeds drawn are the second, so with 3/4. Two tasks
-    // are drawn: both copy (a tie where they say different things), one of each, or both sort.
-    let best = [9.0 / 16.0, 5.0 / 16.0, 1.0 / 8.0];
-    for (row, best) in rows[1..].iter().zip(best) {
-        let got: f64 = row[2].parse().unwrap();
-        assert!((got - best).abs() < 0.02, "{row:?}, {best}");
-    }
-    assert!(
-        markdown.contains("Over 2 tasks: all methods are in one group."),
-        "{markdown}"
-    );
-    // One task is no mean, and one method no rank.
-    for few in [
-        scored("copy", "alibi", &[(1.0, 0.9)]),
-        [
-            scored("copy", "alibi", &[(1.0, 0.9)]),
-            scored("sort", "alibi", &[(1.0, 0.9)]),
-        ]
-        .concat(),
-    ] {
-        assert!(!text(&report(&few, &[], &spec()).unwrap(), "report.md").contains("P(best)"));
-    }
-}
-
-#[test]
-fn a_text_on_the_board_has_bits_per_byte_in_length_and_ratios_past_it() {
-    let mut records = [
-        scored("copy", "alibi", &[(1.0, 0.9); 2]),
-        scored("copy", "rope", &[(1.0, 0.0); 2]),
-    ]
-    .concat();
-    for (pe, bits, at_4x) in [("alibi", 2.0, 2.0), ("rope", 1.5, 3.0)] {
-        for seed in 0..2 {
-            let labels = [("model.pe", json!(pe))];
-            let mut run = record("text", &labels, seed, text_task(32));
-            run.evals = [(32, bits), (128, at_4x)]
-                .map(|(len, bits)| {
-                    let nats = bits * std::f64::consts::LN_2;
-                    ok_row("trained", len, &[("loss_nats", nats)])
-                })
-                .to_vec();
-            records.push(run);
-        }
-    }
-    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    let rows = cells(&markdown, "Methods over all tasks");
-    assert!(rows[0][5].starts_with("[bits_per_byte, "), "{:?}", rows[0]);
-    // The ratio is of perplexities: 2 to the difference in bits.
-    let both = [
-        ("alibi", "2.000 ± 0.000", "1.00 ", "≥ 4x"),
-        ("rope", "1.500 ± 0.000", "2.83 ", "1x"),
-    ];
-    for (row, (method, bits, ratio, reach)) in rows[1..].iter().zip(both) {
-        assert_eq!([&row[0], &row[5], &row[7]], [method, bits, reach]);
-        assert!(row[6].starts_with(ratio), "{row:?}");
     }
 }
 

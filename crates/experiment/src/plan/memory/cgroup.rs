@@ -15,7 +15,7 @@ pub fn limit(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
         .lines()
         .filter_map(Mount::parse)
         .flat_map(|mount| mount.files(&groups))
-        // `max` is no number, so it sets no limit.
+        // `max` is not a number, so it sets no limit.
         .filter_map(|file| read(&file)?.trim().parse::<u64>().ok());
     limits.min()
 }

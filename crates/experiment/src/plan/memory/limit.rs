@@ -121,7 +121,7 @@ impl FromStr for MemoryLimit {
         }
         let wrong = || {
             format!(
-                "`{text}` is no amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or \
+                "`{text}` is not an amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or \
                  none"
             )
         };

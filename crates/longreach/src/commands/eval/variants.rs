@@ -108,7 +108,7 @@ impl Argument<'_> {
         let pe = serde_json::to_value(&spec.model.pe)
             .ok()
             .and_then(|value| table_without_null(&value))
-            .ok_or_else(|| self.fail("the trained encoding is no table", SYNTAX))?;
+            .ok_or_else(|| self.fail("the trained encoding is not a table", SYNTAX))?;
         if !applies(&table.when, &pe) {
             let name = table.name.clone().unwrap_or_else(|| default_name(table));
             let when = describe_value(&Value::Table(table.when.clone()));

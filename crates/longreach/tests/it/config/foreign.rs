@@ -88,7 +88,7 @@ fn every_key_of_another_program_is_answered_with_one_that_is_accepted() {
             _ if key.starts_with("model.pe") => encoding_with(key).to_owned(),
             Some(_) if key == "model.n_heads" => "model.n_heads=4".to_owned(),
             Some(known) => format!("{key}={}", known.example),
-            None => panic!("{key} is no key"),
+            None => panic!("{key} is not a key"),
         };
         assert_eq!(refused(&accepted), None, "{word}: {accepted}");
         // A key that means something else is never one of the words.

@@ -128,7 +128,7 @@ pub fn describe(run: &mut RunRecord) {
     run.spec["eval"]["variants"] = json!(variants);
 }
 
-/// A page without its own script and without the marks of its data, which are no script: what is
+/// A page without its own script and without the marks of its data, which are not script: what is
 /// left of `<script` is not ours.
 pub fn without_own_script(page: &str) -> String {
     let script = include_str!("../../../src/render/page/page.js");
