@@ -32,7 +32,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("007-randomized/experiment.toml", "f66f163cc43747c0"),
     ("008-linear-attention/experiment.toml", "2fee8eeb674e0310"),
     ("009-norms/experiment.toml", "ff040244a2485997"),
-    ("010-staged-masked/experiment.toml", "ea61e9591ae5eccf"),
+    ("010-staged-masked/experiment.toml", "0ebae73818d60e4f"),
     ("011-passkey/experiment.toml", "f591e367cdfdcbb0"),
     ("012-mobius-spread/experiment.toml", "0aaad1e5ca49cca7"),
     ("013-dropping-positions/base.toml", "2bfa87f277023c6d"),
