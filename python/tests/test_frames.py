@@ -51,7 +51,7 @@ class Values(unittest.TestCase):
             (math.inf, "inf"),
         ]:
             self.assertEqual(call.toml(value), text)
-        with self.assertRaisesRegex(TypeError, "no value of a config"):
+        with self.assertRaisesRegex(TypeError, "not a value of a config"):
             call.toml(object())
 
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "needs numpy")
