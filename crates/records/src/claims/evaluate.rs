@@ -218,8 +218,8 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
-    /// Whether a method that is to be best meets a variant of its own training that has its scores:
-    /// a scaling that does not scale at this length is not another method.
+    /// Whether `b` is `a` itself: a variant of the same weights with the same scores, such as a
+    /// scaling that does not scale at this length. No method is better than itself.
     fn is_rival_itself(&self, a: &Method, b: &Method, len: usize) -> bool {
         let values = |method| self.setting.point(method, &self.claim.metric, len).values;
         self.claim.kind == Kind::BestOf && a.group == b.group && values(a) == values(b)
