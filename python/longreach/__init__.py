@@ -325,10 +325,13 @@ def build(
         raise Unsupported(unknown)
     d, heads, head_dim = config["d_model"], config["n_heads"], config["head_dim"]
     inner, ff, vocab = heads * head_dim, config["d_ff"], config["vocab_size"]
-    pe = config["pe"]
+    pe, biases = config["pe"], config.get("biases", False)
 
     def parameter(*shape):
         return nn.Parameter(torch.zeros(*shape))
+
+    def linear(x, weight, bias):
+        return x @ weight if bias is None else x @ weight + bias
 
     class Norm(nn.Module):
         def __init__(self, kind, width):
@@ -420,6 +423,8 @@ def build(
             self.layer = layer
             self.qkv = parameter(d, 3 * inner)
             self.output = parameter(inner, d)
+            self.qkv_bias = parameter(3 * inner) if biases else None
+            self.output_bias = parameter(d) if biases else None
             if config.get("qk_norm", "none") != "none":
                 self.q_norm = Norm(config["qk_norm"], head_dim)
                 self.k_norm = Norm(config["qk_norm"], head_dim)
@@ -427,7 +432,7 @@ def build(
         def forward(self, x, encoding):
             rows, length, _ = x.shape
             # All queries, then all keys, then all values; inside each, head after head.
-            parts = (x @ self.qkv).split(inner, dim=-1)
+            parts = linear(x, self.qkv, self.qkv_bias).split(inner, dim=-1)
             q, k, v = (part.view(rows, length, heads, head_dim) for part in parts)
             if hasattr(self, "q_norm"):
                 q, k = self.q_norm(q), self.k_norm(k)
@@ -440,20 +445,27 @@ def build(
                 hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
                 logits = logits.masked_fill(hidden, -math.inf)
             attended = logits.softmax(-1) @ v
-            return attended.transpose(1, 2).reshape(rows, length, inner) @ self.output
+            attended = attended.transpose(1, 2).reshape(rows, length, inner)
+            return linear(attended, self.output, self.output_bias)
 
     class Mlp(nn.Module):
         def __init__(self):
             super().__init__()
             self.up = parameter(d, ff)
             self.down = parameter(ff, d)
+            self.up_bias = parameter(ff) if biases else None
+            self.down_bias = parameter(d) if biases else None
             if config["activation"] == "swiglu":
                 self.gate = parameter(d, ff)
+                self.gate_bias = parameter(ff) if biases else None
 
         def forward(self, x):
+            hidden = linear(x, self.up, self.up_bias)
             if config["activation"] == "swiglu":
-                return (functional.silu(x @ self.gate) * (x @ self.up)) @ self.down
-            return functional.gelu(x @ self.up) @ self.down  # the exact form, with erf
+                hidden = functional.silu(linear(x, self.gate, self.gate_bias)) * hidden
+            else:
+                hidden = functional.gelu(hidden)  # the exact form, with erf
+            return linear(hidden, self.down, self.down_bias)
 
     class Block(nn.Module):
         def __init__(self, layer):
@@ -534,7 +546,7 @@ def _check(config):
         raise Unsupported(f"attention {config['attention']!r}; allowed: softmax")
     known = {
         "vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "mlp", "d_ff", "norm",
-        "activation", "tied_head", "dropout", "embedding_std", "matrix_std", "qk_norm", "attention", "mask", "matmul", "pe",
+        "activation", "tied_head", "biases", "dropout", "embedding_std", "matrix_std", "qk_norm", "attention", "mask", "matmul", "pe",
         "positions", "coordinates", "feature_map", "normalizer",
     }  # fmt: skip
     unknown = sorted(set(config) - known)

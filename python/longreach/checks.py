@@ -12,7 +12,7 @@ from .training import KNOWN, check_metric
 # What the Python model knows, by table of a spec; a key that is not here is refused by name.
 _KNOWN = {
     "model": "vocab_size d_model n_layers n_heads head_dim mlp d_ff norm activation tied_head "
-    "embedding_std matrix_std qk_norm matmul pe dropout",
+    "biases embedding_std matrix_std qk_norm matmul pe dropout",
     "train": "train_len seq_len steps batch_size lr warmup_steps schedule final_lr grad_clip adamw "
     "length min_len stop stages",
     "eval": "test_lens seed rows batch_tokens variants",

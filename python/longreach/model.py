@@ -85,6 +85,10 @@ def _parameter(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.zeros(*shape))
 
 
+def _linear(x: torch.Tensor, weight: nn.Parameter, bias: Optional[nn.Parameter]) -> torch.Tensor:
+    return x @ weight if bias is None else x @ weight + bias
+
+
 class Norm(nn.Module):
     def __init__(self, kind: str, width: int):
         super().__init__()
@@ -105,6 +109,9 @@ class Attention(nn.Module):
         inner = self.heads * self.head_dim
         self.qkv = _parameter(config["d_model"], 3 * inner)
         self.output = _parameter(inner, config["d_model"])
+        biases = config.get("biases", False)
+        self.qkv_bias = _parameter(3 * inner) if biases else None
+        self.output_bias = _parameter(config["d_model"]) if biases else None
         if config.get("qk_norm", "none") != "none":
             self.q_norm = Norm(config["qk_norm"], self.head_dim)
             self.k_norm = Norm(config["qk_norm"], self.head_dim)
@@ -113,7 +120,7 @@ class Attention(nn.Module):
         rows, length, _ = x.shape
         inner = self.heads * self.head_dim
         # All queries, then all keys, then all values; inside each, head after head.
-        parts = (x @ self.qkv).split(inner, dim=-1)
+        parts = _linear(x, self.qkv, self.qkv_bias).split(inner, dim=-1)
         q, k, v = (part.view(rows, length, self.heads, self.head_dim) for part in parts)
         if hasattr(self, "q_norm"):
             q, k = self.q_norm(q), self.k_norm(k)
@@ -130,7 +137,8 @@ class Attention(nn.Module):
         term = encoding.output_bias(layer, content, lambda: weights)
         if term is not None:
             attended = attended + term
-        return attended.transpose(1, 2).reshape(rows, length, inner) @ self.output
+        attended = attended.transpose(1, 2).reshape(rows, length, inner)
+        return _linear(attended, self.output, self.output_bias)
 
 
 class Mlp(nn.Module):
@@ -138,13 +146,20 @@ class Mlp(nn.Module):
         super().__init__()
         self.up = _parameter(config["d_model"], config["d_ff"])
         self.down = _parameter(config["d_ff"], config["d_model"])
+        biases = config.get("biases", False)
+        self.up_bias = _parameter(config["d_ff"]) if biases else None
+        self.down_bias = _parameter(config["d_model"]) if biases else None
         if config["activation"] == "swiglu":
             self.gate = _parameter(config["d_model"], config["d_ff"])
+            self.gate_bias = _parameter(config["d_ff"]) if biases else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        up = _linear(x, self.up, self.up_bias)
         if hasattr(self, "gate"):
-            return (functional.silu(x @ self.gate) * (x @ self.up)) @ self.down
-        return functional.gelu(x @ self.up) @ self.down  # the exact form, with erf
+            inner = functional.silu(_linear(x, self.gate, self.gate_bias)) * up
+        else:
+            inner = functional.gelu(up)  # the exact form, with erf
+        return _linear(inner, self.down, self.down_bias)
 
 
 class Block(nn.Module):

@@ -212,11 +212,11 @@ def trained(box, pe, *more):
     return run
 
 
-@attack("tables in PyTorch", "a formula with a trained number, by_head and a stack, with tables and beside the logits of the program", "the same logits to 1e-4")
+@attack("tables in PyTorch", "a formula with a trained number, by_head and a stack, in models with biases, with tables and beside the logits of the program", "the same logits to 1e-4")
 def same_logits(box):
     for pe in ('{ kind = "formula", bias = "-m*log(1+d)", train = { m = 0.5 } }', '{ kind = "by_head", parts = [{ kind = "rope" }, { kind = "alibi" }] }', '{ kind = "stack", parts = [{ kind = "rope" }, { kind = "window", size = 3 }] }'):
         shutil.rmtree(box.path / "r", ignore_errors=True)
-        run = trained(box, pe)
+        run = trained(box, pe, "model.biases=true")
         box.lr("export", str(run), "--format", "logits", "--out", "l.safetensors", "--rows", "2", allowed=(0,))
         code = LOAD + ("from safetensors.torch import load_file\nlogits = load_file('l.safetensors')\nfor n in (4, 8):\n    model = longreach.load(run, 'trained', n)\n"
                        "    key = [k for k in logits if f'.{n}.' in k or k.endswith(f'.{n}')]\n    tokens = next(logits[k] for k in key if not logits[k].is_floating_point())\n    theirs = next(logits[k] for k in key if logits[k].dim() == 3)\n"

@@ -4,6 +4,7 @@ use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConf
 use crate::heads::{is_trained, transform_qk, wide_attention};
 use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
+use crate::linear::{bias, linear};
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
@@ -23,8 +24,10 @@ pub const SHARED_BIAS: usize = 1 << 20;
 pub struct Attention {
     /// `[d_model, 3 n_heads head_dim]`: queries, then keys, then values.
     qkv: Param<Tensor<2>>,
+    qkv_bias: Option<Param<Tensor<1>>>,
     /// `[n_heads head_dim, d_model]`.
     output: Param<Tensor<2>>,
+    output_bias: Option<Param<Tensor<1>>>,
     /// Norm over each head's query, if queries and keys are normalised.
     q_norm: Option<Norm>,
     /// Norm over each head's key.
@@ -75,11 +78,13 @@ impl Attention {
                 [shape.d_model, 3 * inner],
                 Distribution::Normal(matrix_std(config, shape.d_model)),
             ),
+            qkv_bias: bias(config, "qkv_bias", 3 * inner, init),
             output: init.param(
                 "output",
                 [inner, shape.d_model],
                 Distribution::Normal(matrix_std(config, inner) / depth),
             ),
+            output_bias: bias(config, "output_bias", shape.d_model, init),
             q_norm: norm("q_norm"),
             k_norm: norm("k_norm"),
             n_heads: shape.n_heads,
@@ -107,10 +112,10 @@ impl Attention {
     ) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
-        let projected = kernels::linear(
+        let projected = linear(
             x.clone().reshape([batch * length, d_model]),
-            None,
-            self.qkv.val(),
+            &self.qkv,
+            self.qkv_bias.as_ref(),
             self.matmul,
         );
         let part = |index: usize, norm: &Option<Norm>| {
@@ -166,8 +171,8 @@ impl Attention {
         };
         // [B, H, L, E] to [B L, H E].
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
-        kernels::linear(attended, None, self.output.val(), self.matmul)
-            .reshape([batch, length, d_model])
+        let bias = self.output_bias.as_ref();
+        linear(attended, &self.output, bias, self.matmul).reshape([batch, length, d_model])
     }
 
     /// `x + attention(norm(x))` of `x`, `[B, L, d_model]`, as one fused operation; `None` if the
@@ -182,8 +187,12 @@ impl Attention {
         max_logits: usize,
     ) -> Option<Tensor<3>> {
         let [batch, length, _] = x.dims();
-        // The fused operation is causal softmax attention without norms on queries and keys.
-        if self.kind != AttentionKind::Softmax || self.mask != Mask::Causal || self.q_norm.is_some()
+        // The fused operation is causal softmax attention without norms on queries and keys, and
+        // without biases.
+        if self.kind != AttentionKind::Softmax
+            || self.mask != Mask::Causal
+            || self.q_norm.is_some()
+            || self.qkv_bias.is_some()
         {
             return None;
         }

@@ -5,6 +5,7 @@ use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
 use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
+use crate::linear::{bias, linear};
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
@@ -26,9 +27,12 @@ pub struct Block {
 #[derive(Module, Debug)]
 pub struct Mlp {
     up: Param<Tensor<2>>,
+    up_bias: Option<Param<Tensor<1>>>,
     /// Present for gated activations.
     gate: Option<Param<Tensor<2>>>,
+    gate_bias: Option<Param<Tensor<1>>>,
     down: Param<Tensor<2>>,
+    down_bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     matmul: Matmul,
 }
@@ -102,13 +106,16 @@ impl Mlp {
         let gated = config.activation == Activation::Swiglu;
         Self {
             up: init.param("up", [d, ff], Distribution::Normal(matrix_std(config, d))),
+            up_bias: bias(config, "up_bias", ff, init),
             gate: gated
                 .then(|| init.param("gate", [d, ff], Distribution::Normal(matrix_std(config, d)))),
+            gate_bias: gated.then(|| bias(config, "gate_bias", ff, init)).flatten(),
             down: init.param(
                 "down",
                 [ff, d],
                 Distribution::Normal(matrix_std(config, ff) / depth),
             ),
+            down_bias: bias(config, "down_bias", d, init),
             matmul: config.matmul,
         }
     }
@@ -118,16 +125,23 @@ impl Mlp {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
         let x = norm.forward(x).reshape([batch * length, d_model]);
-        let up = kernels::linear(x.clone(), None, self.up.val(), self.matmul);
+        let up = linear(x.clone(), &self.up, self.up_bias.as_ref(), self.matmul);
         let inner = match &self.gate {
             None => kernels::gelu(up),
-            Some(gate) => kernels::swiglu(kernels::linear(x, None, gate.val(), self.matmul), up),
+            Some(gate) => {
+                let gate = linear(x, gate, self.gate_bias.as_ref(), self.matmul);
+                kernels::swiglu(gate, up)
+            }
         };
-        kernels::linear(inner, None, self.down.val(), self.matmul).reshape(shape)
+        linear(inner, &self.down, self.down_bias.as_ref(), self.matmul).reshape(shape)
     }
 
-    /// `x` plus the output of [`forward`](Self::forward), as one fused operation.
+    /// `x` plus the output of [`forward`](Self::forward), as one fused operation where there are no
+    /// biases.
     pub fn forward_residual(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
+        if self.up_bias.is_some() {
+            return x.clone() + self.forward(x, norm);
+        }
         let shape = x.dims();
         let [batch, length, d_model] = shape;
         let (up, gate, down) = (

@@ -148,6 +148,9 @@ pub struct TransformerConfig {
     pub activation: Activation,
     /// Whether the head is the transposed embedding.
     pub tied_head: bool,
+    /// Whether the linear layers of blocks have biases, which start at 0. GPT-2 has them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub biases: bool,
     /// Probability of dropping an element after the embedding, attention and feed-forward network,
     /// in training.
     pub dropout: f64,
@@ -193,6 +196,7 @@ impl Default for TransformerConfig {
             norm: NormKind::default(),
             activation: Activation::default(),
             tied_head: false,
+            biases: false,
             dropout: 0.0,
             embedding_std: 0.02,
             matrix_std: None,
@@ -267,6 +271,7 @@ impl TransformerConfig {
         with_norm norm: NormKind;
         with_activation activation: Activation;
         with_tied_head tied_head: bool;
+        with_biases biases: bool;
         with_dropout dropout: f64;
         with_embedding_std embedding_std: f64;
         with_matrix_std matrix_std: Option<f64>;
@@ -464,16 +469,17 @@ impl TransformerConfig {
             .qk_norm
             .kind()
             .map_or(0, |kind| 2 * self.head_dim as u64 * each(kind));
-        let mlp = d
-            * ff
-            * if self.activation == Activation::Swiglu {
-                3
-            } else {
-                2
-            };
+        let inward = if self.activation == Activation::Swiglu {
+            2
+        } else {
+            1
+        };
+        let mlp = (inward + 1) * d * ff;
+        let mlp_biases = inward * ff + if self.has_mlp() { d } else { 0 };
+        let biases = u64::from(self.biases) * (3 * inner + d + mlp_biases);
         let norms = norm * if self.has_mlp() { 2 } else { 1 };
-        // Projections of attention, feed-forward block, norms, norms of queries and keys.
-        let block = 4 * d * inner + mlp + norms + qk_norm;
+        // Projections of attention, feed-forward block, biases, norms, norms of queries and keys.
+        let block = 4 * d * inner + mlp + biases + norms + qk_norm;
         v * d * if self.tied_head { 1 } else { 2 } + l * block + norm + encoding.num_params() as u64
     }
 }

@@ -21,6 +21,7 @@ mod heads;
 mod init;
 mod join;
 mod layer_biases;
+mod linear;
 mod linear_attention;
 mod members;
 mod model;

@@ -194,9 +194,9 @@ keys! {
     other "num_key_value_heads" is "", "every head has its own keys and values here";
     other "n_kv_head" is "", "every head has its own keys and values here";
     other "attention_dropout" is "", "only `model.dropout` is here, which leaves attention alone";
-    other "bias" is "", "no layer has biases here";
-    other "attention_bias" is "", "no layer has biases here";
-    other "mlp_bias" is "", "no layer has biases here";
+    other "bias" is "model.biases", "that of the linear layers; LayerNorm always has its shift";
+    other "attention_bias" is "model.biases", "one key for attention and the feed-forward half";
+    other "mlp_bias" is "model.biases", "one key for attention and the feed-forward half";
     other "rms_norm_eps" is "", "it is 1e-5 here";
     other "layer_norm_eps" is "", "it is 1e-5 here";
     other "initializer_range" is "model.matrix_std",

@@ -39,6 +39,8 @@ config::options! {
         => Name(&["gelu", "swiglu"]), r#""swiglu""#, "Non-linearity of the feed-forward half.";
     tied_head: bool = false
         => Truth, "true", "Whether the head is the transposed embedding.";
+    biases: bool = false
+        => Truth, "true", "Whether the linear layers of blocks have biases, as GPT-2's; without them training is faster.";
     dropout: f64 = 0.0
         => Number(0.0, 0.99), "0.1", "Probability of zeroing an element after the embedding and after each half of a block, in training.";
     embedding_std: f64 = 0.02
@@ -184,6 +186,7 @@ pub(super) fn transformer(
         .with_norm(written.norm)
         .with_activation(written.activation)
         .with_tied_head(written.tied_head)
+        .with_biases(written.biases)
         .with_dropout(written.dropout)
         .with_embedding_std(written.embedding_std)
         .with_matrix_std(written.matrix_std)

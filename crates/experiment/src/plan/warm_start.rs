@@ -169,6 +169,7 @@ fn check_shape(
         ("mlp", theirs.mlp == ours.mlp),
         ("activation", theirs.activation == ours.activation),
         ("tied_head", theirs.tied_head == ours.tied_head),
+        ("biases", theirs.biases == ours.biases),
     ];
     let kind = kinds.iter().find(|(_, same)| !same);
     let (name, difference, allowed) = match (kind, size) {

@@ -154,6 +154,7 @@ fn every_run_has_its_own_steps_draws_and_numbers_of_its_encoding() {
         ],
         2,
     );
+    compare(&["seeds=[0,1]", ROPE, "model.biases=true"], 2);
 }
 
 #[test]

@@ -189,6 +189,20 @@ fn gradients_through_normalised_queries_and_keys() {
 }
 
 #[test]
+fn gradients_with_biases() {
+    for (variant, kind) in [(0, "nope"), (0, "rope"), (1, "alibi")] {
+        let config = of_variant(variant).with_biases(true);
+        for (name, encoding) in encodings() {
+            if encoding.kind() == kind {
+                agrees(&name, &[7], &Pass::default(), &|init| {
+                    Transformer::new(&config, &encoding, init).expect("a resolved encoding")
+                });
+            }
+        }
+    }
+}
+
+#[test]
 fn gradients_of_attention_alone() {
     for (name, encoding) in encodings() {
         if ["nope", "rope", "alibi", "learned"].contains(&encoding.kind()) {

@@ -32,6 +32,12 @@ pub fn all_variants() -> impl Iterator<Item = TransformerConfig> {
         [QkNorm::LayerNorm, QkNorm::RmsNorm].map(|qk_norm| first.clone().with_qk_norm(qk_norm)),
     )
     .chain([attention_only()])
+    .chain(biased())
+}
+
+/// Models whose linear layers have biases.
+fn biased() -> impl Iterator<Item = TransformerConfig> {
+    variants().map(|config| config.with_biases(true))
 }
 
 /// The small models that most tests run over.

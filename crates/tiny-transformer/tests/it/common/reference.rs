@@ -93,6 +93,16 @@ impl Host<'_> {
             .collect()
     }
 
+    /// The same, with the bias of a layer where it has one.
+    fn layer(&self, x: &[f64], path: &str) -> Vec<f64> {
+        let mut y = self.product(x, path);
+        if self.config.biases {
+            let bias = self.weight(&format!("{path}_bias"));
+            y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+        }
+        y
+    }
+
     fn norm(&self, x: &[f64], path: &str) -> Vec<f64> {
         let scale = self.weight(&format!("{path}.scale"));
         let count = x.len() as f64;
@@ -124,21 +134,21 @@ impl Host<'_> {
     }
 
     fn mlp(&self, x: &[f64], path: &str) -> Vec<f64> {
-        let up = self.product(x, &format!("{path}.up"));
+        let up = self.layer(x, &format!("{path}.up"));
         let inner: Vec<f64> = match self.config.activation {
             Activation::Gelu => up
                 .iter()
                 .map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt())))
                 .collect(),
             Activation::Swiglu => {
-                let gate = self.product(x, &format!("{path}.gate"));
+                let gate = self.layer(x, &format!("{path}.gate"));
                 gate.iter()
                     .zip(&up)
                     .map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up)
                     .collect()
             }
         };
-        self.product(&inner, &format!("{path}.down"))
+        self.layer(&inner, &format!("{path}.down"))
     }
 
     fn embed(&self, x: &mut [f64], position: usize) {
@@ -343,7 +353,7 @@ impl Host<'_> {
         let (heads, width) = (self.config.n_heads, self.config.head_dim);
         let projected: Vec<Vec<f64>> = rows
             .iter()
-            .map(|row| self.product(row, &format!("{path}.qkv")))
+            .map(|row| self.layer(row, &format!("{path}.qkv")))
             .collect();
         let part = |i: usize, which: usize, head: usize| {
             &projected[i][(which * heads + head) * width..][..width]
@@ -395,7 +405,7 @@ impl Host<'_> {
             }
         }
         out.iter()
-            .map(|row| self.product(row, &format!("{path}.output")))
+            .map(|row| self.layer(row, &format!("{path}.output")))
             .collect()
     }
 
