@@ -35,6 +35,12 @@ pub struct DeviceName {
 }
 
 impl DeviceName {
+    /// The CPU.
+    pub const CPU: Self = Self {
+        kind: "cpu",
+        index: None,
+    };
+
     /// Whether this device computes on the CPU, in the machine's own memory.
     pub fn is_cpu(&self) -> bool {
         matches!(self.kind, "cpu" | "ndarray")

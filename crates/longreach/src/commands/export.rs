@@ -31,21 +31,21 @@ pub struct Args {
     /// The directory to write to; for logits, tables and tokenizer the file
     #[arg(long, value_name = "PATH")]
     out: PathBuf,
-    /// Read experiments at any level below a directory
+    /// Read experiments at any level below a directory, for tensorboard
     #[arg(long)]
     recursive: bool,
-    /// Rows of each test set whose logits are written
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    rows: u16,
+    /// Rows of each test set that are written, for logits [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    rows: Option<u16>,
     /// Only this variant, for logits and tables
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Only these test lengths, for logits and tables
     #[arg(long, value_name = "LENGTHS", value_delimiter = ',')]
     lengths: Vec<usize>,
-    /// The device that computes logits and tables
-    #[arg(long, default_value = "cpu")]
-    device: DeviceName,
+    /// The device that computes logits and tables [default: cpu]
+    #[arg(long)]
+    device: Option<DeviceName>,
 }
 
 /// What to write.
@@ -75,11 +75,13 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if one holds more
-/// than one level of experiments or, for all but tensorboard, more than one run;
+/// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if an option is
+/// not one of the format, or a path holds more than one level of experiments or, for all but
+/// tensorboard, more than one run;
 /// [`Exit::Device`];
 /// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    check_options(arguments)?;
     let written = match arguments.format {
         Format::Tensorboard => write_events(arguments)?,
         Format::Logits => logits::write(arguments)?,
@@ -88,6 +90,29 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     };
     console::print(&written);
     Ok(Exit::Done)
+}
+
+/// Refuses an option that the format does not read.
+fn check_options(arguments: &Args) -> Result<(), Failure> {
+    let computed = [Format::Logits, Format::Tables];
+    let given: [(&str, bool, &[Format]); 5] = [
+        ("--recursive", arguments.recursive, &[Format::Tensorboard]),
+        ("--rows", arguments.rows.is_some(), &[Format::Logits]),
+        ("--variant", arguments.variant.is_some(), &computed),
+        ("--lengths", !arguments.lengths.is_empty(), &computed),
+        ("--device", arguments.device.is_some(), &computed),
+    ];
+    let unread = |(_, is_given, formats): &&(_, bool, &[Format])| {
+        *is_given && !formats.contains(&arguments.format)
+    };
+    let Some((option, ..)) = given.iter().find(unread) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{option} has no effect on this format\n  = help: leave it out; `longreach export --help` \
+         says which format reads it"
+    );
+    Err(Failure::new(Exit::Config, message))
 }
 
 /// Writes an event file for each record and says what was written.

@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Heading of the report [default: the name of the config or of the experiments]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     title: Option<String>,
     /// Method to compare the others with, seed by seed; `first` is the first of each setting
     #[arg(long, value_name = "METHOD")]

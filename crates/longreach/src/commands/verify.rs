@@ -30,26 +30,26 @@ use tasks::Task;
 /// Check the files of runs against their seals, their plan and each other; with --reevaluate also
 /// score the weights again, with --retrain also train again
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("again").multiple(true))]
 pub struct Args {
     /// Directories of runs, of experiments, or of many experiments
     #[arg(default_value = "runs")]
     directories: Vec<PathBuf>,
     /// Score the weights of every run again, and compare every number of its evaluations
-    #[arg(long)]
+    #[arg(long, group = "again")]
     reevaluate: bool,
     /// Train every run again, in a temporary directory, and compare weights, step log and record
-    #[arg(long)]
+    #[arg(long, group = "again")]
     retrain: bool,
     /// Directory that relative paths of a corpus start from, where the config no longer lies where
     /// it was run
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
-    /// The device to score and train on
-    #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
+    /// The device to score and train on, with --reevaluate or --retrain
+    #[arg(long, default_value = "cpu", requires = "again", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
-    /// As in `run`
-    #[arg(long, value_name = "SIZE")]
+    /// As in `run`, with --reevaluate or --retrain
+    #[arg(long, value_name = "SIZE", requires = "again")]
     memory_limit: Option<MemoryLimit>,
 }
 

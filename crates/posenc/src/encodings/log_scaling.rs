@@ -9,8 +9,9 @@
 //!   `ssmax`: Nakanishi 2025 (arXiv 2501.19399), without its bias, which the paper finds to harm
 //!   longer sequences.
 //! - Parameters: none; in the form `ssmax` `scale.L`, `[H]`, per layer L.
-//! - Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at
-//!   training or at test time.
+//! - Limits: causal only: p + 1 is the number of keys a query sees, where positions are contiguous.
+//!   Drawn and interpolated positions are taken as they are. Meant for a `stack`, at training or at
+//!   test time.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};

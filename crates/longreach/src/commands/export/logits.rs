@@ -21,7 +21,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
     let mut model = rebuild(spec, &spec.model.pe, &trained.weights, device)
         .map_err(|error| Failure::bug(format!("{error:#}")))?;
     let mut tensors = Tensors::new();
-    for set in trained.test_sets(request.rows) {
+    for set in trained.test_sets(request.rows.unwrap_or(2)) {
         let set = set?;
         let batch = &set.part.batch;
         model = model.with_encoding(set.encoding);

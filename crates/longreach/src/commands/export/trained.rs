@@ -3,7 +3,7 @@
 use crate::commands::export::{Args, only_run};
 use crate::commands::records::check_seal;
 use burn::tensor::Device;
-use experiment::device;
+use experiment::device::{self, DeviceName};
 use experiment::run::model::rebuild_encoding;
 use experiment::run::score::{Part, Test};
 use experiment::run::task::build_task;
@@ -94,7 +94,7 @@ impl Trained {
             variant: request.variant.clone(),
             lengths: request.lengths.clone(),
             task: build_task(&job, &job.spec.eval.test_lens)?,
-            device: device::open(&request.device)?,
+            device: device::open(request.device.as_ref().unwrap_or(&DeviceName::CPU))?,
             run_id: job.run_id.clone(),
             spec: job.spec,
             weights,
