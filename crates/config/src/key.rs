@@ -7,7 +7,7 @@ use toml::Value;
 pub struct Key {
     /// Dotted path; `N` stands for a place in a list.
     pub path: &'static str,
-    /// What may stand there.
+    /// What is allowed there.
     pub kind: Kind,
     /// What holds where the key is left out; `None` if it must be there.
     pub default: Option<&'static str>,
@@ -17,7 +17,7 @@ pub struct Key {
     pub meaning: &'static str,
 }
 
-/// What may stand at a key.
+/// What is allowed at a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A text.

@@ -164,7 +164,7 @@ pub fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), Block
     set_below(slot, path, 1, value)
 }
 
-/// Like [`set`] inside a value that stands at the first `done` parts of `path`.
+/// Like [`set`] inside a value at the first `done` parts of `path`.
 pub(super) fn set_below(
     slot: &mut Value,
     path: &[String],

@@ -241,7 +241,7 @@ fn inline(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// An encoding by layer whose parts stand in the middle of a long name.
+    /// An encoding by layer whose parts are in the middle of a long name.
     fn by_layer(middle: &str, pattern: &str) -> Value {
         let part = "{ kind = \"stack\", parts = [{ kind = \"rope\", base = 12345 }, { kind = \
                     \"window\", size = 16 }] }";

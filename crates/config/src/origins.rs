@@ -172,7 +172,7 @@ impl Spot {
                 .entry(part.clone())
                 .or_insert_with(|| Self::of_argument(argument));
         }
-        // The value is replaced as a whole: places of what stood below it no longer hold.
+        // The value is replaced as a whole: places below it no longer hold.
         *spot = Self {
             key: None,
             ..Self::of_argument(argument)
@@ -195,7 +195,7 @@ impl Spot {
         }
     }
 
-    /// Replaces what is known of the elements of an array that stands in this tree.
+    /// Replaces what is known of the elements of an array in this tree.
     pub(super) fn replace_elements(&mut self, parts: &[String], elements: Vec<Self>) {
         let mut spot = self;
         for part in parts {

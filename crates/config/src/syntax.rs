@@ -146,7 +146,7 @@ fn probe_path(before: &str, probe: &str) -> Option<KeyPath> {
     let parsed = toml_edit::Document::parse(text.as_str()).ok()?;
     let mut spot = Spot::default();
     convert_table(parsed.as_table(), &mut spot);
-    // The probe stands last in the text, so at each level it is inside what was written last.
+    // The probe comes last in the text, so at each level it is inside what was written last.
     let mut path = KeyPath::default();
     while !spot.children.contains_key(probe) {
         let latest = spot

@@ -67,7 +67,7 @@ impl Function {
     }
 }
 
-/// What stands between two values.
+/// The operator between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     Add,

@@ -50,7 +50,7 @@ pub(crate) fn kernel() -> String {
     format!("{boot} {table} {clock}").trim_end().to_owned()
 }
 
-/// The state of a process of this machine after its name, which stands in brackets and may contain
+/// The state of a process of this machine after its name, which is in brackets and may contain
 /// anything: the third field and those that follow. A process that has ended and is not waited for
 /// yet counts as ended.
 fn state(process: u32) -> Option<String> {

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What stands between the name of a file and the owner of its scratch file.
+/// What is between the name of a file and the owner of its scratch file.
 const MARK: &str = ".scratch-";
 /// Age at which a scratch file of a process that cannot be seen from here counts as abandoned. A
 /// process that was stopped for longer fails to rename its file, and loses nothing else.

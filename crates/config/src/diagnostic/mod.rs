@@ -46,7 +46,7 @@ pub struct Parts {
     pub value: Option<String>,
     /// Whether the value is a default, so that no line of the file holds it.
     pub is_default: bool,
-    /// What may stand there.
+    /// What is allowed there.
     pub allowed: Option<String>,
     /// Further facts, one line each.
     pub notes: Vec<String>,
@@ -150,7 +150,7 @@ impl Diagnostic {
         self
     }
 
-    /// Sets what may stand there.
+    /// Sets what is allowed there.
     pub fn with_allowed(mut self, allowed: impl Into<String>) -> Self {
         self.allowed = filled(allowed.into());
         self

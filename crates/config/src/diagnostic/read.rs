@@ -331,7 +331,7 @@ impl Refusal<'_> {
         let help = rewrite(value, expected, self.path.last()).unwrap_or_default();
         let problem = Problem::WrongType {
             key,
-            // The range of a whole number stands under `allowed`.
+            // The range of a whole number is in `allowed`.
             wanted: allowed.split(',').next().unwrap_or(&allowed).to_owned(),
             found: Some(type_name(value)),
         };

@@ -22,7 +22,7 @@ impl fmt::Display for Diagnostic {
                 text,
                 width,
             } => {
-                // The bars stand below each other, whatever the width of the line number.
+                // The bars line up, whatever the width of the line number.
                 pad = " ".repeat(line.to_string().len());
                 let (text, before, width) = window(text, *column, *width);
                 write!(f, "\n{pad}--> {}:{line}:{column}", one_line(file, 400))?;

@@ -220,7 +220,7 @@ macro_rules! encodings {
     };
 }
 
-// rustfmt does not look into macros, so the `mod` lines stand above.
+// rustfmt does not look into macros, so the `mod` lines come first.
 encodings! {
     "nope" => nope::{Nope, NopeConfig};
     "sinusoidal" => sinusoidal::{Sinusoidal, SinusoidalConfig};

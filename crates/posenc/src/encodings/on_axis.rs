@@ -112,7 +112,7 @@ impl EncodingSpec for OnAxisConfig {
         Facts {
             // Replaced distances belong to positions.
             by_distance: false,
-            // The table ends at a coordinate, wherever the token stands.
+            // The table ends at a coordinate, wherever the token is.
             max_position: None,
             axes: self.axis + 1,
             axis_reads: vec![AxisRead::new(self.axis, end, rising)],

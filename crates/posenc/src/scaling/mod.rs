@@ -147,7 +147,7 @@ macro_rules! scalings {
     };
 }
 
-// rustfmt does not look into macros, so the `mod` lines stand above.
+// rustfmt does not look into macros, so the `mod` lines come first.
 scalings! {
     "linear" => linear::LinearScaling as Linear;
     "ntk" => ntk::NtkScaling as Ntk;

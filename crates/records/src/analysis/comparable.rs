@@ -1,4 +1,4 @@
-//! Which runs of one task and training length stand in one table.
+//! Which runs of one task and training length share a table.
 //!
 //! Experiments that trained for different budgets are apart, because a longer training is not a
 //! better method. The runs of one experiment stay together: where it varies its own budget, that is
@@ -10,7 +10,7 @@ use crate::text::{self, thousands};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Methods of several experiments that stand in one table.
+/// Methods of several experiments that share a table.
 const MOST_METHODS: usize = 32;
 
 /// Runs that are compared with each other.

@@ -137,7 +137,7 @@ pub(crate) struct StringRule {
     /// Length of the answer to a string of this length.
     pub answer_len: fn(usize) -> usize,
     pub held_out: HeldOut,
-    /// Whether no symbol stands twice in a question. Lengths are then at most the alphabet:
+    /// Whether no symbol occurs twice in a question. Lengths are then at most the alphabet:
     /// [`check_distinct`].
     pub distinct: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! Example (2 symbols): `BOS 1 0 1 SEP | 1 0 1 EOS`.
 //!
-//! With `distinct = true` no symbol stands twice in a string, so that lengths are at most the
+//! With `distinct = true` no symbol occurs twice in a string, so that lengths are at most the
 //! alphabet.
 //!
 //! Held out: nothing, so that the rows of the first release stay; distinct symbols by choices (the
@@ -40,7 +40,7 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
 pub struct CopyConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
-    /// Whether no symbol stands twice in a string; lengths are then at most `alphabet`.
+    /// Whether no symbol occurs twice in a string; lengths are then at most `alphabet`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub distinct: bool,
     /// Number of test strings at each length, 1 to 1000000; all strings of a length where there

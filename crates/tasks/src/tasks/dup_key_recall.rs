@@ -1,9 +1,9 @@
-//! Recall of a key that stands twice: the later one of its two values.
+//! Recall of a key that occurs twice: the later one of its two values.
 //!
 //! Example: `BOS a 3 b 7 a 9 c 1 ? a SEP | 9 EOS`. Length n is the number of pairs of a key and a
-//! value, so the question has 2 n + 2 tokens. The key asked for stands `occurrences` times, at
+//! value, so the question has 2 n + 2 tokens. The key asked for occurs `occurrences` times, at
 //! places that are drawn and with values that all differ; the other keys and values are drawn one
-//! by one, so other keys may stand several times. With `occurrences = 1` content is enough to find
+//! by one, so other keys may occur several times. With `occurrences = 1` content is enough to find
 //! the value: the control. A length below `occurrences`, which only `min_len` trains on, has the
 //! key in all its pairs.
 //!
@@ -25,7 +25,7 @@ struct DupKeyRecall {
 }
 
 impl DupKeyRecall {
-    /// How often the key asked for stands among `n` pairs.
+    /// How often the key asked for occurs among `n` pairs.
     fn own(&self, n: usize) -> usize {
         self.occurrences.min(n)
     }
@@ -116,7 +116,7 @@ pub struct DupKeyRecallConfig {
     pub keys: u64,
     /// Number of different values, 2 to 4096.
     pub values: u64,
-    /// How often the key asked for stands in a row, 1 to 16, and at most `values` and the shortest
+    /// How often the key asked for occurs in a row, 1 to 16, and at most `values` and the shortest
     /// length; 1 asks for content alone.
     pub occurrences: u64,
     /// Number of test rows at each length, 1 to 1000000.
@@ -135,7 +135,7 @@ impl Default for DupKeyRecallConfig {
 }
 
 impl TaskSpec for DupKeyRecallConfig {
-    const SUMMARY: &'static str = "the later value of a key that stands twice";
+    const SUMMARY: &'static str = "the later value of a key that occurs twice";
     fn examples() -> Vec<String> {
         let row = |occurrences, choices: &[u64]| {
             let rule = DupKeyRecall {

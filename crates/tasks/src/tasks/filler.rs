@@ -1,4 +1,4 @@
-//! Filler: what stands around the needles of a question.
+//! Filler: the tokens around the needles of a question.
 
 use crate::symbols::{HeldOut, Rule, SymbolTask};
 use crate::text::Haystack;
@@ -114,7 +114,7 @@ impl Filler {
         }
     }
 
-    /// How test rows are held out: passages may stand in both splits.
+    /// How test rows are held out: passages may occur in both splits.
     pub fn held_out(&self, plain: HeldOut) -> HeldOut {
         match self {
             Self::InTurn(_) | Self::Drawn(_) => plain,

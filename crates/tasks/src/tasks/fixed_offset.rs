@@ -1,4 +1,4 @@
-//! Fixed offset: the symbol that stands k places from the end of a string.
+//! Fixed offset: the symbol k places from the end of a string.
 //!
 //! Example: `BOS 3 1 4 1 5 9 2 # 0 0 0 3 SEP | 5 EOS`: the third symbol from the end is 5. Length n
 //! is that of the string; k follows it as four decimal digits, so the question has n + 5 tokens. k
@@ -94,7 +94,7 @@ impl Default for FixedOffsetConfig {
 }
 
 impl TaskSpec for FixedOffsetConfig {
-    const SUMMARY: &'static str = "the symbol that stands a given number of places from the end";
+    const SUMMARY: &'static str = "the symbol a given number of places from the end";
     fn examples() -> Vec<String> {
         let rule = FixedOffset {
             alphabet: 10,

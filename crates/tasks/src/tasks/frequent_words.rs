@@ -1,13 +1,13 @@
-//! Frequent words: which words stand most often in a text of shuffled words.
+//! Frequent words: which words are the most frequent in a text of shuffled words.
 //!
 //! Example (1 asked for): `BOS . . w7 . . . . . . . . . . w7 SEP | w7 EOS`. Length n is the number
-//! of words, dots included. The word of rank r stands floor(n r^-`alpha` / zeta(`alpha`)) times,
+//! of words, dots included. The word of rank r occurs floor(n r^-`alpha` / zeta(`alpha`)) times,
 //! for ranks from 2 on; rank 1 and what is left are dots, which are noise. Which word has which
 //! rank is drawn for each row, and then the words are shuffled. The answer is the `top` words that
-//! stand most often, from the most frequent on.
+//! are the most frequent, from the most frequent on.
 //!
-//! A config is refused where these words do not all stand more often than those after them, at a
-//! length that it names. At other lengths, which only `min_len` trains on, of words that stand
+//! A config is refused where these words do not all occur more often than those after them, at a
+//! length that it names. At other lengths, which only `min_len` trains on, of words that occur
 //! equally often the first in the text comes first, and dots fill an answer that has too few words.
 //!
 //! Held out: by hash (several draws make one row).
@@ -42,7 +42,7 @@ fn zeta(s: f64) -> f64 {
 }
 
 impl FrequentWords {
-    /// How often the words of a row stand in it, falling: those that stand there.
+    /// How often each word of a row occurs in it, falling: words that do occur.
     fn counts(&self, n: usize) -> Vec<usize> {
         let scale = n as f64 / zeta(self.alpha);
         (0..self.words)
@@ -51,7 +51,7 @@ impl FrequentWords {
             .collect()
     }
 
-    /// Whether the words asked for are the only ones that stand as often as they do.
+    /// Whether the words asked for are the only ones that occur as often as they do.
     fn is_clear(&self, n: usize) -> bool {
         let mut counts = self.counts(n);
         counts.push(0);
@@ -66,8 +66,8 @@ impl FrequentWords {
         let mut counts = self.counts(n);
         counts.truncate(self.top + 1);
         let problem = format!(
-            "asks for words that stand equally often, or for none, at length {n}: the most \
-             frequent ones stand {counts:?} times there"
+            "asks for words that occur equally often, or for none, at length {n}: the most \
+             frequent ones occur {counts:?} times there"
         );
         let next = (n..n + 100_000).find(|n| self.is_clear(*n));
         let allowed = match next {
@@ -79,7 +79,7 @@ impl FrequentWords {
     }
 }
 
-/// The `top` words that stand most often in a text, of equally frequent ones the first.
+/// The `top` most frequent words of a text, of equally frequent ones the first.
 fn most_frequent(text: &[i32], words: u64, top: usize) -> Vec<i32> {
     let mut found: Vec<(usize, usize)> = vec![(0, 0); words as usize + 1];
     for (place, &word) in text.iter().enumerate() {
@@ -172,7 +172,7 @@ impl Default for FrequentWordsConfig {
 }
 
 impl TaskSpec for FrequentWordsConfig {
-    const SUMMARY: &'static str = "the words that stand most often in a text";
+    const SUMMARY: &'static str = "the most frequent words of a text";
     fn examples() -> Vec<String> {
         let rule = FrequentWords {
             words: 9,

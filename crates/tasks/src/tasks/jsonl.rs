@@ -42,7 +42,7 @@ pub enum JsonlTokens {
     /// A character.
     #[default]
     Chars,
-    /// What stands between white space.
+    /// What is between white space.
     Words,
 }
 

@@ -13,7 +13,7 @@
 //! modulo 5, the default here. There a length is that of the whole expression: even ones are
 //! shortened by one, and expressions with brackets reach their length by signs and brackets around
 //! single digits. Counting digits makes every length possible without either. The outermost
-//! operation stands after the 1st, 2nd, ... or last but one digit with equal chance, and the same
+//! operation comes after the 1st, 2nd, ... or last but one digit with equal chance, and the same
 //! holds within (there equal chances are over symbols, not digits).
 
 use crate::symbols::{HeldOut, Row, Rule, SymbolTask, show};
@@ -156,7 +156,7 @@ impl Rule for ModularArithmetic {
 pub struct ModularArithmeticConfig {
     /// Digits are below it and values are modulo it, 2 to 4096.
     pub modulus: u64,
-    /// Whether every operation stands in brackets; without them `*` binds tighter.
+    /// Whether every operation is in brackets; without them `*` binds tighter.
     pub brackets: bool,
     /// Number of test rows at each length, 1 to 1000000; without brackets all rows of a length
     /// where there are fewer.

@@ -4,7 +4,7 @@
 //! Example (2 pairs at length 10, vocabulary 20): `5 14 3 11 0 0 3 0 5 0 | _ _ _ _ _ _ 11 _ 14 _`,
 //! where `_` does not count and 0 is filler. There is no BOS, SEP or EOS: a row has exactly n
 //! tokens, and a value is predicted at its query's own token. Keys are ids from 1 up to half of the
-//! vocabulary, values the other half; both are distinct within a row. A query stands at 2 * pairs +
+//! vocabulary, values the other half; both are distinct within a row. A query is at 2 * pairs +
 //! 2 * gap, gaps distinct and drawn with weight (gap + 1)^(power - 1), so that most queries come
 //! soon after the pairs. Lengths below 4 * pairs occur only in training with a smaller `min_len`;
 //! they have n / 4 pairs, at least one, and lengths 1 and 2 have 3 tokens. At odd lengths the last

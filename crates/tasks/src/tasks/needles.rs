@@ -1,4 +1,4 @@
-//! Needles: names with their numbers stand in long filler, and some of the names are asked for.
+//! Needles: names and their numbers are hidden in long filler, and some names are asked for.
 //!
 //! Example (2 names, 1 number of 2 digits each, 1 asked for, 3 filler tokens): `BOS f0 k5 4 7 f1 f2
 //! k3 1 9 f0 k3 SEP | 1 9 EOS`. Length n is the number of filler tokens. Every needle, a name and
@@ -201,7 +201,7 @@ impl NeedlesConfig {
 }
 
 impl TaskSpec for NeedlesConfig {
-    const SUMMARY: &'static str = "the numbers of the names asked for, which stand in long filler";
+    const SUMMARY: &'static str = "the numbers of the names asked for, hidden in long filler";
     fn examples() -> Vec<String> {
         let config = |keys, values, queries| Self {
             keys,

@@ -1,15 +1,15 @@
-//! Passkey: a number stands once somewhere in long filler, and the answer is the number.
+//! Passkey: a number occurs once somewhere in long filler, and the answer is the number.
 //!
 //! Example (2 digits, 3 filler tokens): `BOS f0 f1 f2 f0 key 4 7 f1 f2 SEP | 4 7 EOS`. Length n is
 //! the number of filler tokens, so the question has n + 1 + `digits` tokens. The depth, how many
-//! filler tokens stand before the key, is uniform from 0 to n; each fifth of the range of depths
+//! filler tokens come before the key, is uniform from 0 to n; each fifth of the range of depths
 //! is also scored on its own. The filler repeats the same few tokens again and again, or is random
 //! (`random_filler`).
 //!
 //! With `text` the filler is n consecutive bytes of a real text, in training from anywhere in its
 //! training split, in tests from its validation split: `BOS l e t _ x key 4 7 = 1 SEP | 4 7 EOS`.
 //! A byte that is a digit is the same token as that digit of the number, and `key` is a token of
-//! its own, so that the number is what stands after `key`. Rows for selection read the part of the
+//! its own, so that the number is what follows `key`. Rows for selection read the part of the
 //! validation split that `text` keeps for it.
 //!
 //! Held out: by choices (number, depth and random filler); in text by hash (passages may stand in
@@ -149,7 +149,7 @@ impl Default for PasskeyConfig {
 }
 
 impl TaskSpec for PasskeyConfig {
-    const SUMMARY: &'static str = "the number that stands in long filler";
+    const SUMMARY: &'static str = "the number hidden in long filler";
     fn examples() -> Vec<String> {
         let row = |filler, n, choices: &[u64]| {
             let rule = Passkey { digits: 2, filler };

@@ -1,4 +1,4 @@
-//! Selective copy: a few symbols stand scattered among blanks, and the answer is these symbols in
+//! Selective copy: a few symbols are scattered among blanks, and the answer is these symbols in
 //! order.
 //!
 //! Example (3 symbols at length 8, `.` is a blank): `BOS . 4 . . 11 4 . . SEP | 4 11 4 EOS`. All
@@ -49,7 +49,7 @@ impl Rule for SelectiveCopy {
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         let (data, places) = choices.split_at(self.data(n));
         let mut places = distinct(places);
-        // Symbols stand in the order of the answer.
+        // Symbols come in the order of the answer.
         places.sort_unstable();
         let answer: Vec<i32> = data.iter().map(|&symbol| symbol as i32).collect();
         let mut question = vec![self.alphabet as i32; n];
@@ -94,7 +94,7 @@ impl Default for SelectiveCopyConfig {
 }
 
 impl TaskSpec for SelectiveCopyConfig {
-    const SUMMARY: &'static str = "write the symbols that stand among blanks";
+    const SUMMARY: &'static str = "write the symbols that are scattered among blanks";
     fn examples() -> Vec<String> {
         let rule = SelectiveCopy {
             alphabet: 16,

@@ -1,7 +1,7 @@
 //! Sort: the answer to w is its symbols from the smallest to the largest.
 //!
 //! Example (50 symbols): `BOS 31 4 15 4 SEP | 4 4 15 31 EOS`. The order of the symbols is that of
-//! their token ids. With `distinct = true` no symbol stands twice in a string, so that lengths are
+//! their token ids. With `distinct = true` no symbol occurs twice in a string, so that lengths are
 //! at most the alphabet.
 //!
 //! Held out: by choices (the string itself).
@@ -37,7 +37,7 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
 pub struct SortConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
-    /// Whether no symbol stands twice in a string; lengths are then at most `alphabet`.
+    /// Whether no symbol occurs twice in a string; lengths are then at most `alphabet`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub distinct: bool,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are

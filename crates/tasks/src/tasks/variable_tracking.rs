@@ -3,9 +3,9 @@
 //!
 //! Example (1 chain of 2 copies, 1 digit, 3 filler tokens): `BOS set v4 7 f0 f1 set v2 v4 f2 set v6
 //! v2 7 SEP | v4 v2 v6 EOS`. Length n is the number of filler tokens. A chain is a variable that
-//! gets a number, and `hops` others that each copy the one before; its statements stand in this
+//! gets a number, and `hops` others that each copy the one before; its statements come in this
 //! order, after numbers of filler tokens that are uniform from 0 to n. Chains share the filler, and
-//! statements at one place keep the order of the chains. The number asked for stands last, and the
+//! statements at one place keep the order of the chains. The number asked for comes last, and the
 //! answer is its chain from the first variable to the last. The filler repeats the same few tokens
 //! again and again, is random (`random_filler`), or is n consecutive bytes of a real text (`text`),
 //! as in `passkey`.

@@ -357,15 +357,15 @@ fn mistakes_name_their_key() {
         ),
         (
             changed("accepting = [\"p\", \"r\"]", "accepting = [\"p\", \"p\"]"),
-            ["accepting.1", "p", "stands twice", "different names"],
+            ["accepting.1", "p", "occurs twice", "different names"],
         ),
         (
             changed("[\"x\", \"y\", \"z\"]", "[\"x\", \"y\", \"z\", \"y\"]"),
-            ["symbols.3", "y", "stands twice", "different names"],
+            ["symbols.3", "y", "occurs twice", "different names"],
         ),
         (
             changed("[\"p\", \"q\", \"r\"]", "[\"p\", \"q\", \"r\", \"p\"]"),
-            ["states.3", "p", "stands twice", "different names"],
+            ["states.3", "p", "occurs twice", "different names"],
         ),
         (
             changed("[\"x\", \"y\", \"z\"]", "[\"x\", \"y\", \"a b\"]"),

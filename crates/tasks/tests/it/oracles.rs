@@ -176,7 +176,7 @@ fn strings_to_strings() {
     check("kind = \"sort\"", |n| n, sorted);
     let all_distinct = |w: &[i32]| {
         let symbols: BTreeSet<_> = w.iter().collect();
-        assert_eq!(symbols.len(), w.len(), "a symbol stands twice in {w:?}");
+        assert_eq!(symbols.len(), w.len(), "a symbol occurs twice in {w:?}");
     };
     let of_distinct = "alphabet = 150\ndistinct = true";
     let sorted_distinct = |n: usize, w: &[i32]| {

@@ -131,7 +131,7 @@ const CONTENT: [&str; 9] = [
 /// Distances at which a bias must be a number or minus infinity, beside those up to [`NEAR`].
 const FAR: [f64; 4] = [128.0, 512.0, 1024.0, 4096.0];
 const NEAR: u32 = 64;
-/// How far before a distance, or at which position, the query stands where its position is read.
+/// How far before a distance, or at which position, the query is where its position is read.
 const BEFORE: [f64; 3] = [0.0, 1.0, 7.0];
 
 /// Numbers that f32 holds with room for what formulas do to them.

@@ -79,7 +79,7 @@ fn check_reached(dfa: &Dfa, names: &[String]) -> Result<(), Invalid> {
     }
 }
 
-/// Checks names: how many, that each is a key of TOML without quotes, and that none stands twice.
+/// Checks names: how many, that each is a key of TOML without quotes, and that none occurs twice.
 fn names(key: &str, names: &[String], what: &str) -> Result<(), Invalid> {
     in_range(key, names.len(), 1..=MOST, what).map_err(|error| Invalid {
         value: format!("{} names", names.len()),
@@ -104,7 +104,7 @@ fn twice(key: &str, names: &[String]) -> Result<(), Invalid> {
         Some(index) => Err(Invalid::new(
             format!("{key}.{index}"),
             &names[index],
-            "stands twice in the list",
+            "occurs twice in the list",
             "different names",
             "remove one",
         )),

@@ -139,7 +139,7 @@ fn word(text: &[u8]) -> usize {
     let spaces = run(0, Class::Space);
     match (spaces, text.get(spaces)) {
         (_, None) => spaces,
-        // A space goes with what follows, other white space stands alone.
+        // A space goes with what follows, other white space is a word of its own.
         (1, Some(next)) if text[0] == b' ' => run(1, class(*next)),
         (1, Some(_)) => 1,
         // The last one is left to what follows.
@@ -147,7 +147,7 @@ fn word(text: &[u8]) -> usize {
     }
 }
 
-/// Texts that are tokens of their own wherever they stand, such as `<|endoftext|>`.
+/// Texts that are tokens of their own wherever they occur, such as `<|endoftext|>`.
 pub(in crate::text) struct Added {
     regex: Regex,
     ids: Vec<u32>,
