@@ -139,7 +139,7 @@ fn word(text: &[u8]) -> usize {
     let spaces = run(0, Class::Space);
     match (spaces, text.get(spaces)) {
         (_, None) => spaces,
-        // A space goes with what follows, other white space is a word of its own.
+        // A space goes with what follows, other white space is a separate word.
         (1, Some(next)) if text[0] == b' ' => run(1, class(*next)),
         (1, Some(_)) => 1,
         // The last one is left to what follows.
