@@ -260,6 +260,12 @@ impl RunRecord {
         spec
     }
 
+    /// Characters of all labels. An axis of fewer values, such as that of a sweep with more seeds
+    /// of some methods, has shorter labels for them, which other methods may share.
+    pub fn label_chars(&self) -> usize {
+        self.labels.iter().map(|l| l.text.chars().count()).sum()
+    }
+
     /// Experiment, labels, seed and id in one line. A later evaluation has the id of its run.
     pub fn title(&self) -> String {
         let labels: Vec<String> = self

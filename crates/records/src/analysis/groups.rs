@@ -130,14 +130,17 @@ pub fn groups<'a>(
         let identity = (run.experiment.as_str(), canonical_text(&specs.of(run)));
         by_identity.entry(identity).or_default().push(run);
     }
-    let mut pools: Vec<((&str, String), Vec<&'a RunRecord>)> = by_identity.into_iter().collect();
+    let pools = by_identity.into_iter();
+    let mut pools: Vec<_> = pools
+        .map(|(of, pool)| (of, most_told(&pool), pool))
+        .collect();
     let rank = |text: &str| order.iter().position(|o| o == text).unwrap_or(order.len());
     // By experiment, by the order asked for, by label; the identity makes the order total.
-    pools.sort_by(|(a, x), (b, y)| {
+    pools.sort_by(|(a, x, _), (b, y, _)| {
         let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
         a.0.cmp(b.0)
-            .then_with(|| ranks(x[0]).cmp(&ranks(y[0])))
-            .then_with(|| order::labels(&x[0].labels, &y[0].labels))
+            .then_with(|| ranks(x).cmp(&ranks(y)))
+            .then_with(|| order::labels(&x.labels, &y.labels))
             .then_with(|| a.1.cmp(&b.1))
     });
     if let Some(run) = runs.iter().find(|run| specs.lacks_start(run)) {
@@ -147,15 +150,22 @@ pub fn groups<'a>(
             text::name(&run.experiment, 60)
         ));
     }
-    let method_specs: Vec<Spec> = pools.iter().map(|(_, pool)| specs.of(pool[0])).collect();
-    let first: Vec<&RunRecord> = pools.iter().map(|(_, pool)| pool[0]).collect();
-    let names = naming::groups(&first, &method_specs, specs.names, notes);
-    let pools = pools.into_iter().map(|(_, pool)| pool);
+    let named: Vec<&RunRecord> = pools.iter().map(|(_, named, _)| *named).collect();
+    let method_specs: Vec<Spec> = named.iter().map(|run| specs.of(run)).collect();
+    let names = naming::groups(&named, &method_specs, specs.names, notes);
+    let pools = pools.into_iter().map(|(_, _, pool)| pool);
     pools
         .zip(names)
         .zip(method_specs)
         .map(|((pool, named), spec)| group(&pool, named, spec, &attached, order, notes))
         .collect()
+}
+
+/// The first run with the longest labels ([`RunRecord::label_chars`]), which names the method.
+fn most_told<'a>(pool: &[&'a RunRecord]) -> &'a RunRecord {
+    // Of equal ones `max_by_key` takes the last.
+    let most = pool.iter().rev().max_by_key(|run| run.label_chars());
+    most.copied().unwrap_or(pool[0])
 }
 
 type Attached<'a> = HashMap<(&'a str, &'a str), Vec<&'a RunRecord>>;

@@ -191,7 +191,8 @@ pub fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
 }
 
 /// Of two records of one run that agree, the more detailed one comes first: by rows with a result,
-/// then by bins of the loss by position.
+/// then by the length of labels, which names distinguish methods by, then by bins of the loss by
+/// position.
 pub fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
     let results = |r: &RunRecord| {
         r.evals
@@ -202,6 +203,7 @@ pub fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
     let json = |r: &RunRecord| serde_json::to_string(r).unwrap_or_default();
     let by_size = results(b)
         .cmp(&results(a))
+        .then_with(|| b.label_chars().cmp(&a.label_chars()))
         .then_with(|| b.bins().cmp(&a.bins()));
     // Records of one size are ordered by their text: the order of reading must not decide.
     by_size.then_with(|| {

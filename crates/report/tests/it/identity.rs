@@ -5,6 +5,7 @@ use crate::common::*;
 use longreach_report::{ReportError, ReportSpec, report};
 use records::find_records;
 use records::record::*;
+use records::store::{run_dir, write_jsonl};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -308,6 +309,35 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
 }
 
 #[test]
+fn more_seeds_from_a_shorter_axis_keep_the_name_of_the_method() {
+    let labelled = |seed: u64, text: &str, kept: usize| {
+        let mut run = edited(seed, &[], 0.9);
+        run.labels[0].text = text.into();
+        run.evals[0].loss_by_position = bins(64, 1.0, 0.1, seed);
+        run.evals[0].loss_by_position.truncate(kept);
+        run
+    };
+    let recorded: Vec<RunRecord> = (0..2)
+        .map(|seed| labelled(seed, "by_layer(pattern=[0, 1])", 4))
+        .collect();
+    // The sweep of more seeds has all of them, in full and named as its axis needs.
+    let more: Vec<RunRecord> = (0..4).map(|seed| labelled(seed, "by_layer", 16)).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let lines = dir.path().join("results.jsonl");
+    write_jsonl(&lines, &recorded).unwrap();
+    let runs = dir.path().join("runs");
+    for run in &more {
+        write_record(&run_dir(&runs, &run.experiment, &run.run_id), run).unwrap();
+    }
+    for roots in [[&lines, &runs], [&runs, &lines]] {
+        let found = find_records(&roots.map(Clone::clone)).unwrap().records;
+        assert_eq!(found.len(), 4);
+        assert_eq!(methods(&found), ["lr = by_layer(pattern=[0, 1])"]);
+    }
+    assert_eq!(methods(&more), ["lr = by_layer"]);
+}
+
+#[test]
 fn a_variant_redefined_under_its_name_is_another_method() {
     let run = |seed: u64, scaling: Value| {
         let mut run = record(
@@ -344,7 +374,7 @@ fn a_variant_redefined_under_its_name_is_another_method() {
 }
 
 #[test]
-fn a_run_of_two_experiments_stands_in_each() {
+fn a_run_of_two_experiments_is_in_each() {
     let of = |experiment: &str, pe: &str| {
         let mut runs = scores(&[(pe, &[[1.0, 1.0, 0.5, 0.1], [1.0, 1.0, 0.4, 0.2]])]);
         runs.iter_mut()
