@@ -327,6 +327,37 @@ fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
 }
 
 #[test]
+fn check_notes_parts_that_no_layer_has() {
+    let said = |layers: u32| {
+        let encodings = "{ kind = \"by_layer\", parts = [{ kind = \"rope\" }, { kind = \"alibi\" }, \
+                         { kind = \"nope\" }], pattern = [0, 1, 0, 2] }, \
+                         { kind = \"stack\", parts = [{ kind = \"nope_layers\", every = 3, part = \
+                         { kind = \"alibi\" } }, { kind = \"window\", size = 4 }] }";
+        let scratch = Scratch::with(&config("", encodings));
+        plan(&scratch.config, &[format!("model.n_layers={layers}")])
+            .unwrap_or_else(|error| panic!("{error}"))
+            .notes
+    };
+    let part = |part: &str, layers: u32| {
+        format!(
+            "`by_layer`: no layer has {part}, because pattern = [0, 1, 0, 2] is longer than the \
+             model, which has n_layers = {layers}"
+        )
+    };
+    let every = |layers: u32| {
+        format!(
+            "`nope_layers`: every layer has the encoding, because every = 3 is more than n_layers \
+             = {layers}"
+        )
+    };
+    let (alibi, nope) = ("parts.1 (`alibi`)", "parts.2 (`nope`)");
+    assert_eq!(said(1), [part(alibi, 1), part(nope, 1), every(1)]);
+    assert_eq!(said(2), [part(nope, 2), every(2)]);
+    assert_eq!(said(3), [part(nope, 3)]);
+    assert_eq!(said(4), [""; 0]);
+}
+
+#[test]
 fn the_configs_of_the_repository_drop_no_trained_encoding() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen = 0;
