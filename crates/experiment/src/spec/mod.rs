@@ -48,6 +48,12 @@ pub fn method(labels: &[Label]) -> String {
     records::analysis::in_words(labels, NAMES)
 }
 
+/// The name of a run, which says whether it has half the steps of another one: `RoPE, half steps`.
+pub fn with_half(name: &str, half_of: Option<&str>) -> String {
+    let half = half_of.map_or("", |_| ", half steps");
+    format!("{name}{half}")
+}
+
 /// Longest length that may be asked for, in the task's unit: a row of a task has at most four
 /// tokens for each, and positions are exact in f32 up to 2^24.
 pub const LONGEST: u64 = 1 << 22;
@@ -133,16 +139,10 @@ pub struct Job {
 impl Job {
     /// The run as people name it: `RoPE, seed 0`.
     pub fn name(&self) -> String {
-        let half = if self.half_of.is_some() {
-            ", half steps"
-        } else {
-            ""
-        };
-        format!("{}, seed {}{half}", method(&self.labels), self.spec.seed)
+        let name = format!("{}, seed {}", method(&self.labels), self.spec.seed);
+        with_half(&name, self.half_of.as_deref())
     }
-}
 
-impl Job {
     /// A record without results: what names and looks of methods depend on.
     pub fn unscored(&self) -> RunRecord {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();

@@ -29,6 +29,9 @@ struct RunLine {
     #[serde(skip)]
     method: String,
     seed: u64,
+    /// The run that it repeats with half the steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_of: Option<String>,
     state: RunState,
     step: u64,
     steps: u64,
@@ -121,11 +124,17 @@ fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String,
             directory.display()
         )));
     }
-    lines.sort_by(|a, b| (&a.experiment, &a.name, a.seed).cmp(&(&b.experiment, &b.name, b.seed)));
+    lines.sort_by(|a, b| place(a).cmp(&place(b)));
     if json {
         return console::json(&lines);
     }
     Ok(plain(&render(&lines)))
+}
+
+/// The place of a line: a run of half the steps comes after its method's runs.
+fn place(line: &RunLine) -> (&str, &str, bool, u64) {
+    let is_half = line.half_of.is_some();
+    (&line.experiment, &line.name, is_half, line.seed)
 }
 
 /// The states as a table with totals.
@@ -146,7 +155,7 @@ fn render(lines: &[RunLine]) -> String {
             .map(|name| name.to_string_lossy().into_owned());
         shown.add_row([
             line.experiment.clone(),
-            line.method.clone(),
+            spec::with_half(&line.method, line.half_of.as_deref()),
             line.seed.to_string(),
             line.state.to_string(),
             format!("{} of {}", line.step, line.steps),
@@ -171,6 +180,7 @@ fn without_job(run: &Path, state: RunState, note: String) -> RunLine {
         name: "?".to_owned(),
         method: "?".to_owned(),
         seed: 0,
+        half_of: None,
         state,
         step: 0,
         steps: 0,
@@ -190,6 +200,7 @@ fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
         name: names(&record.labels),
         method: spec::method(&record.labels),
         seed: record.seed,
+        half_of: record.half_of,
         state,
         step,
         steps: steps.unwrap_or(step),
@@ -221,6 +232,7 @@ fn line(run: &Path) -> RunLine {
         name: names(&job.labels),
         method: spec::method(&job.labels),
         seed: job.spec.seed,
+        half_of: job.half_of,
         state,
         step,
         steps: job.spec.train.steps,

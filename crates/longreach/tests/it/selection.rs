@@ -112,6 +112,18 @@ fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
         assert_eq!(half.spec["eval"]["test_lens"], serde_json::json!([4]));
     }
     assert_eq!(halves.count(), 2);
+    let listed = longreach().arg("status").arg(scratch.runs()).output();
+    let listed = stdout(&listed.unwrap());
+    let rows: Vec<&str> = listed
+        .lines()
+        .filter(|row| row.contains("half steps"))
+        .collect();
+    let is_half = |(row, run): (&&str, &str)| row.contains(run) && row.contains("6 of 6");
+    let runs = ["ALiBi, half steps", "RoPE, half steps"];
+    assert!(
+        rows.len() == 2 && rows.iter().zip(runs).all(is_half),
+        "{listed}"
+    );
     let file = read_jsonl(&selection_file(&scratch)).unwrap().records;
     assert_eq!(file.len(), 12);
     assert!(file.iter().all(RunRecord::is_of_sweep));
