@@ -4,7 +4,7 @@ use crate::commands::{
     check, compare, completions, config_show, eval, export, export_rows, gather, inspect, list,
     logs, new, probe, report, run, status, submit, verify, worker,
 };
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use experiment::device::failures;
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
         console::error(&failure);
         return ExitCode::from(failure.exit as u8);
     }
-    let cli = Cli::parse();
+    let cli = parse();
     signals::survive_file_size_limit();
     install_panic_hook();
     let worker = match &cli.command {
@@ -114,6 +114,18 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// Parses the command line, with negative numbers as values, so that an error of `--jobs -1` names
+/// what is allowed.
+fn parse() -> Cli {
+    let command = Cli::command().mut_subcommands(|command| {
+        command.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            arg.allow_negative_numbers(takes_values)
+        })
+    });
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
 }
 
 /// Listens for requests to stop where a command saves: before the arguments are parsed, so that

@@ -628,6 +628,22 @@ fn output_that_is_lost_is_a_failure() {
 }
 
 #[test]
+fn a_negative_number_is_the_value_of_its_option() {
+    let scratch = Scratch::with(TINY);
+    let config = scratch.config.to_str().unwrap();
+    for (command, option, allowed) in [
+        ("run", "--jobs", "-1 is not in 1..=1024"),
+        ("eval", "--lengths", "'-1' for '--lengths <N,N,...>'"),
+    ] {
+        let arguments = [command, config, option, "-1"];
+        let refused = longreach().args(arguments).output().unwrap();
+        exits(&refused, 2);
+        let said = stderr(&refused);
+        assert!(said.contains(allowed) && !said.contains("tip"), "{said}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_of_a_run_is_named() {
     let scratch = Scratch::with(TINY);
     let config = scratch.config.to_str().unwrap();
