@@ -211,6 +211,13 @@ pub trait EncodingSpec: Sized {
         Vec::new()
     }
 
+    /// What is of no effect in a model of so few layers, one sentence each.
+    fn idle(&self, n_layers: usize) -> Vec<String> {
+        let parts = self.parts();
+        let parts = parts.iter().flat_map(|part| part.config.idle(n_layers));
+        parts.collect()
+    }
+
     /// What a part is built for in a model of this shape: fewer heads, or the same.
     fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
         let _ = part;

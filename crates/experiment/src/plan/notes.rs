@@ -193,42 +193,6 @@ pub(super) fn unscaled_logits_note(run: &PlannedRun) -> Option<String> {
     ))
 }
 
-/// Parts of encodings by layer that no layer of the model has: one whose pattern is longer than the
-/// model, and `nope_layers` of a model of too few layers.
-pub(super) fn layers_notes(run: &PlannedRun) -> Vec<String> {
-    fn collect(encoding: &EncodingConfig, layers: usize, notes: &mut Vec<String>) {
-        match encoding {
-            EncodingConfig::ByLayer(config) => {
-                let named = &config.pattern[..layers.min(config.pattern.len())];
-                let unused = config.parts.iter().enumerate();
-                let unused = unused.filter(|(part, _)| !named.contains(part));
-                notes.extend(unused.map(|(part, encoding)| {
-                    format!(
-                        "`by_layer`: no layer has parts.{part} (`{}`), because pattern = {:?} is \
-                         longer than the model, which has n_layers = {layers}",
-                        encoding.kind(),
-                        config.pattern
-                    )
-                }));
-            }
-            EncodingConfig::NopeLayers(config) if config.every > layers => notes.push(format!(
-                "`nope_layers`: every layer has the encoding, because every = {} is more than \
-                 n_layers = {layers}",
-                config.every
-            )),
-            _ => {}
-        }
-        let parts = encoding.parts();
-        parts
-            .iter()
-            .for_each(|part| collect(part.config, layers, notes));
-    }
-    let model = &run.job.spec.model;
-    let mut notes = Vec::new();
-    collect(&model.pe, model.transformer.shape().n_layers, &mut notes);
-    notes
-}
-
 /// Which kind has no value at a test length, and why.
 fn reason<'a>(
     spec: &'a RunSpec,

@@ -214,6 +214,21 @@ impl EncodingSpec for ByLayerConfig {
         Part::listed(&self.parts)
     }
 
+    fn idle(&self, n_layers: usize) -> Vec<String> {
+        let named = &self.pattern[..n_layers.min(self.pattern.len())];
+        let idle = |(i, part): (usize, &EncodingConfig)| {
+            if named.contains(&i) {
+                return part.idle(n_layers);
+            }
+            let (kind, pattern) = (part.kind(), &self.pattern);
+            vec![format!(
+                "`by_layer`: no layer has parts.{i} (`{kind}`), because pattern = {pattern:?} is \
+                 longer than the model, which has n_layers = {n_layers}"
+            )]
+        };
+        self.parts.iter().enumerate().flat_map(idle).collect()
+    }
+
     fn example() -> Option<Self> {
         Some(Self {
             parts: vec![super::usual(), super::simplest()],

@@ -182,6 +182,11 @@ macro_rules! encodings {
                 match self { $(Self::$module(config) => config.parts()),+ }
             }
 
+            /// What is of no effect in a model of so few layers, one sentence each.
+            pub fn idle(&self, n_layers: usize) -> Vec<String> {
+                match self { $(Self::$module(config) => config.idle(n_layers)),+ }
+            }
+
             /// What a part is built for in a model of this shape: fewer heads, or the same.
             pub fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
                 match self { $(Self::$module(config) => config.part_shape(part, shape)),+ }

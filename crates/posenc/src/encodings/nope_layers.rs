@@ -184,6 +184,16 @@ impl EncodingSpec for NopeLayersConfig {
         self.part.properties(shape)
     }
 
+    fn idle(&self, n_layers: usize) -> Vec<String> {
+        let every = self.every;
+        let all = format!(
+            "`nope_layers`: every layer has the encoding, because every = {every} is more than \
+             n_layers = {n_layers}"
+        );
+        let own = (every > n_layers).then_some(all);
+        own.into_iter().chain(self.part.idle(n_layers)).collect()
+    }
+
     fn parts(&self) -> Vec<Part<'_>> {
         vec![Part::only(&self.part)]
     }
