@@ -242,9 +242,9 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
             move |x: &[Tensor<1>]| {
                 let [up, gate] = [3, 5].map(|i| x.get(i).map(|x| x.clone().reshape([D, FF]) * 0.1));
                 let weights = MlpWeights {
-                    up: up.expect("an input"),
-                    gate,
-                    down: x[4].clone().reshape([FF, D]) * 0.1,
+                    up: up.expect("an input").into(),
+                    gate: gate.map(Into::into),
+                    down: (x[4].clone().reshape([FF, D]) * 0.1).into(),
                     matmul: Matmul::F32,
                 };
                 flat(mlp(
@@ -290,8 +290,8 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
                     x[4].clone().reshape([D, D]) * 0.1,
                 ];
                 let weights = AttentionWeights {
-                    qkv,
-                    output,
+                    qkv: qkv.into(),
+                    output: output.into(),
                     heads: HEADS,
                     matmul: Matmul::F32,
                 };

@@ -2,7 +2,8 @@
 
 use crate::groups::is_per_group;
 use crate::{
-    AdamWStep, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, MlpWeights, Norm, Rotation,
+    AdamWStep, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Linear, MlpWeights, Norm,
+    Rotation,
 };
 use burn::tensor::{Int, Tensor};
 
@@ -40,15 +41,24 @@ fn norm_fits(x: &Tensor<2>, Norm { scale, shift, .. }: &Norm, groups: usize) {
 }
 
 pub(crate) fn mlp(x: &Tensor<2>, norm: &Norm, weights: &MlpWeights) {
-    let ([rows, d], [up, ff]) = (x.dims(), weights.up.dims());
+    let ([rows, d], [up, ff]) = (x.dims(), weights.up.w.dims());
     let groups = groups(up, d, rows, "one row of weights per column");
-    assert_eq!(weights.down.dims(), [groups * ff, d], "weights fit");
+    assert_eq!(weights.down.w.dims(), [groups * ff, d], "weights fit");
+    let shape = |layer: &Linear| (layer.w.dims(), layer.bias.is_some());
     let gate = weights.gate.as_ref();
     assert!(
-        gate.is_none_or(|gate| gate.dims() == [up, ff]),
+        gate.is_none_or(|gate| shape(gate) == shape(&weights.up)),
         "gate and up have one shape"
     );
+    let layers = [&weights.up, &weights.down].into_iter().chain(gate);
+    layers.for_each(|layer| bias_fits(layer, groups));
     norm_fits(x, norm, groups);
+}
+
+fn bias_fits(Linear { w, bias }: &Linear, groups: usize) {
+    let columns = groups * w.dims()[1];
+    let fits = |bias: &Tensor<1>| bias.dims() == [columns];
+    assert!(bias.as_ref().is_none_or(fits), "one bias per column");
 }
 
 pub(crate) fn attention_block(
@@ -59,14 +69,16 @@ pub(crate) fn attention_block(
     bias: Option<&Bias>,
 ) {
     let ([batch, length, d], heads) = (x.dims(), weights.heads);
-    let [rows, columns] = weights.qkv.dims();
+    let [rows, columns] = weights.qkv.w.dims();
     let groups = groups(rows, d, batch, "one row of weights per column");
     let inner = weights.inner();
     assert_eq!(
-        (columns, weights.output.dims(), inner % heads),
+        (columns, weights.output.w.dims(), inner % heads),
         (3 * inner, [groups * inner, d], 0),
         "weights fit"
     );
+    bias_fits(&weights.qkv, groups);
+    bias_fits(&weights.output, groups);
     norm_fits(&x.clone().reshape([batch * length, d]), norm, groups);
     if let Some(rotation) = rotation {
         let tables = rotation.queries.iter().chain(&rotation.keys);

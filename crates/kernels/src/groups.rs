@@ -1,13 +1,13 @@
 //! Models side by side: parts of inputs and parameters that belong to one model.
 
 use crate::cube;
-use crate::{AttentionWeights, Bias, CellNetwork, Matmul, MlpWeights, Norm, Rotation};
+use crate::{AttentionWeights, Bias, CellNetwork, Linear, Matmul, MlpWeights, Norm, Rotation};
 use burn::tensor::Tensor;
 
 impl AttentionWeights {
     /// H E.
     pub(crate) fn inner(&self) -> usize {
-        self.qkv.dims()[1] / 3
+        self.qkv.w.dims()[1] / 3
     }
 }
 
@@ -31,6 +31,17 @@ pub(crate) fn product(x: Tensor<2>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
     }
     let w: Tensor<3> = grouped(w, rows / k);
     multiplied(grouped(x, rows / k), w, matmul).reshape([n, m])
+}
+
+/// `x w + bias` of a layer; with groups of each group.
+pub(crate) fn affine(x: Tensor<2>, layer: Linear, matmul: Matmul) -> Tensor<2> {
+    let y = product(x, layer.w, matmul);
+    let Some(bias) = layer.bias else {
+        return y;
+    };
+    let ([n, m], [count]) = (y.dims(), bias.dims());
+    let groups = count / m;
+    (grouped(y, groups) + bias.reshape([groups, 1, m])).reshape([n, m])
 }
 
 /// `a b`. Only CubeCL rounds factors as `matmul` says; elsewhere they are what the backend takes.
@@ -75,6 +86,15 @@ impl Parts for Norm {
             scale: self.scale.part(g, groups),
             shift: self.shift.part(g, groups),
             eps: self.eps,
+        }
+    }
+}
+
+impl Parts for Linear {
+    fn part(&self, g: usize, groups: usize) -> Self {
+        Self {
+            w: self.w.part(g, groups),
+            bias: self.bias.part(g, groups),
         }
     }
 }

@@ -96,14 +96,29 @@ pub struct Norm {
     pub eps: f64,
 }
 
-/// The weights of a feed-forward block.
+/// The parameters of a linear layer, `x w + bias`.
+pub struct Linear {
+    /// `[K, M]`.
+    pub w: Tensor<2>,
+    /// `[M]`.
+    pub bias: Option<Tensor<1>>,
+}
+
+impl From<Tensor<2>> for Linear {
+    /// Without a bias.
+    fn from(w: Tensor<2>) -> Self {
+        Self { w, bias: None }
+    }
+}
+
+/// The layers of a feed-forward block. `gate` has a bias if `up` has one.
 pub struct MlpWeights {
     /// `[D, F]`.
-    pub up: Tensor<2>,
+    pub up: Linear,
     /// `[D, F]`, for SwiGLU.
-    pub gate: Option<Tensor<2>>,
+    pub gate: Option<Linear>,
     /// `[F, D]`.
-    pub down: Tensor<2>,
+    pub down: Linear,
     /// How products with these weights are computed.
     pub matmul: Matmul,
 }
@@ -111,9 +126,9 @@ pub struct MlpWeights {
 /// The projections of an attention block.
 pub struct AttentionWeights {
     /// `[D, 3 H E]`: queries, then keys, then values.
-    pub qkv: Tensor<2>,
+    pub qkv: Linear,
     /// `[H E, D]`.
-    pub output: Tensor<2>,
+    pub output: Linear,
     /// H.
     pub heads: usize,
     /// How products with these weights are computed.
@@ -150,6 +165,7 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) ->
 }
 
 /// `x + gelu(norm(x) up) down`, `[N, D]`; with a gate `x + swiglu(norm(x) gate, norm(x) up) down`.
+/// Layers add their biases.
 ///
 /// # Panics
 ///

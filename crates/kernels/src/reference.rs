@@ -5,7 +5,7 @@
 //! these are fused one by one, not the blocks.
 
 use crate::cube;
-use crate::groups::{grouped, multiplied, product, spread};
+use crate::groups::{affine, grouped, multiplied, product, spread};
 use crate::{
     AdamWStep, AdamWUpdate, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Matmul,
     MlpWeights, Norm, Rotation,
@@ -100,12 +100,12 @@ pub(crate) fn linear_in(
 pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let rows = normed(x.clone(), norm);
     let matmul = weights.matmul;
-    let up = product(rows.clone(), weights.up, matmul);
+    let up = affine(rows.clone(), weights.up, matmul);
     let inner = match weights.gate {
         None => inner_gelu(up),
-        Some(gate) => inner_swiglu(product(rows, gate, matmul), up),
+        Some(gate) => inner_swiglu(affine(rows, gate, matmul), up),
     };
-    x + product(inner, weights.down, matmul)
+    x + affine(inner, weights.down, matmul)
 }
 
 /// As [`normed`].
@@ -189,13 +189,13 @@ pub fn attention_block(
     let [batch, length, d] = x.dims();
     let inner = weights.inner();
     let rows = normed(x.clone().reshape([batch * length, d]), norm);
-    let projected = product(rows, weights.qkv, weights.matmul);
+    let projected = affine(rows, weights.qkv, weights.matmul);
     let shape = [batch, weights.heads, length, inner / weights.heads];
     let attended = cube::projected_attention(&projected, shape, &rotation, &bias, scale)
         .unwrap_or_else(|| projected_attention(projected, shape, rotation, bias, scale))
         .swap_dims(1, 2)
         .reshape([batch * length, inner]);
-    x + product(attended, weights.output, weights.matmul).reshape([batch, length, d])
+    x + affine(attended, weights.output, weights.matmul).reshape([batch, length, d])
 }
 
 /// Attention, `[B, H, L, E]`, of queries, keys and values, the columns of `projected`,

@@ -466,8 +466,8 @@ impl Block {
             eps: 1e-5,
         };
         let weights = AttentionWeights {
-            qkv: x[2].clone().reshape([g * Self::WIDTH, 3 * inner]),
-            output: x[3].clone().reshape([g * inner, Self::WIDTH]),
+            qkv: x[2].clone().reshape([g * Self::WIDTH, 3 * inner]).into(),
+            output: x[3].clone().reshape([g * inner, Self::WIDTH]).into(),
             heads: Self::HEADS,
             matmul: Matmul::F32,
         };

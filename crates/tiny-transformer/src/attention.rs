@@ -4,7 +4,7 @@ use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConf
 use crate::heads::{is_trained, transform_qk, wide_attention};
 use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
-use crate::linear::{bias, linear};
+use crate::linear::{affine, bias, linear};
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
@@ -187,12 +187,8 @@ impl Attention {
         max_logits: usize,
     ) -> Option<Tensor<3>> {
         let [batch, length, _] = x.dims();
-        // The fused operation is causal softmax attention without norms on queries and keys, and
-        // without biases.
-        if self.kind != AttentionKind::Softmax
-            || self.mask != Mask::Causal
-            || self.q_norm.is_some()
-            || self.qkv_bias.is_some()
+        // The fused operation is causal softmax attention without norms on queries and keys.
+        if self.kind != AttentionKind::Softmax || self.mask != Mask::Causal || self.q_norm.is_some()
         {
             return None;
         }
@@ -222,8 +218,8 @@ impl Attention {
             })?),
         };
         let weights = kernels::AttentionWeights {
-            qkv: self.qkv.val(),
-            output: self.output.val(),
+            qkv: affine(&self.qkv, self.qkv_bias.as_ref()),
+            output: affine(&self.output, self.output_bias.as_ref()),
             heads: self.n_heads,
             matmul: self.matmul,
         };

@@ -5,7 +5,7 @@ use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
 use crate::init::matrix_std;
 use crate::layer_biases::LayerBiases;
-use crate::linear::{bias, linear};
+use crate::linear::{affine, bias, linear};
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
@@ -136,23 +136,15 @@ impl Mlp {
         linear(inner, &self.down, self.down_bias.as_ref(), self.matmul).reshape(shape)
     }
 
-    /// `x` plus the output of [`forward`](Self::forward), as one fused operation where there are no
-    /// biases.
+    /// `x` plus the output of [`forward`](Self::forward), as one fused operation.
     pub fn forward_residual(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
-        if self.up_bias.is_some() {
-            return x.clone() + self.forward(x, norm);
-        }
         let shape = x.dims();
         let [batch, length, d_model] = shape;
-        let (up, gate, down) = (
-            self.up.val(),
-            self.gate.as_ref().map(Param::val),
-            self.down.val(),
-        );
+        let gate = self.gate.as_ref();
         let weights = kernels::MlpWeights {
-            up,
-            gate,
-            down,
+            up: affine(&self.up, self.up_bias.as_ref()),
+            gate: gate.map(|gate| affine(gate, self.gate_bias.as_ref())),
+            down: affine(&self.down, self.down_bias.as_ref()),
             matmul: self.matmul,
         };
         kernels::mlp(

@@ -17,6 +17,14 @@ pub(crate) fn bias(
     config.biases.then(zero)
 }
 
+/// A layer of a fused operation.
+pub(crate) fn affine(w: &Param<Tensor<2>>, bias: Option<&Param<Tensor<1>>>) -> kernels::Linear {
+    kernels::Linear {
+        w: w.val(),
+        bias: bias.map(Param::val),
+    }
+}
+
 /// `x w + bias`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`. With the parameters of several
 /// models each takes its part of the rows: see the groups of [`kernels`].
 pub(crate) fn linear(

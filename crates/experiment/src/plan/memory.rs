@@ -104,8 +104,8 @@ pub fn resident(of: Memory, task: &TaskSizes) -> u64 {
 /// of
 ///
 /// - the program and the corpus,
-/// - per block and token `6 d_model + d_ff` numbers saved for the backward pass, `2 d_ff` more with
-///   biases, and the weights of attention where they are saved,
+/// - per block and token `6 d_model + d_ff` numbers saved for the backward pass, and the weights of
+///   attention where they are saved,
 /// - per token `8 d_model + 3 vocab_size` numbers of working memory,
 /// - sums of the gradients of one block's weights over groups of rows,
 /// - a bias that is materialised,
@@ -226,13 +226,11 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     );
     let rotated = when(by_row && facts.rotates_qk, 6.5);
     let transform = (facts.transform_kept + rotated) * (model.n_heads * model.head_dim) as f64;
-    // With biases the feed-forward half keeps its inner rows before and after the activation.
-    let inner = d_ff * when(model.biases, 2.0);
-    let block = tokens * (6.0 * d_model + d_ff + inner + transform) + kept;
+    let block = tokens * (6.0 * d_model + d_ff + transform) + kept;
     let groups = (tokens / 128.0).ceil().min(8.0);
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
     let step = model.n_layers as f64 * block + tokens * (8.0 * d_model + 3.0 * vocab) + sums + bias;
-    let is_unfused = facts.hooks.content_bias || facts.transform_kept > 0.0 || model.biases;
+    let is_unfused = facts.hooks.content_bias || facts.transform_kept > 0.0;
     let unfused = when(is_unfused, mib(TRAINING_UNFUSED_MIB));
     // 4 bytes for each f32.
     (mib(TRAINING_MIB) + unfused + 4.0 * (step + 14.0 * share.parameters as f64)) as u64
@@ -289,7 +287,7 @@ pub fn evaluation(
         false if materialised => block / rows as f64,
         false => 0.0,
     };
-    let is_fused = !(content || cached || materialised || model.biases)
+    let is_fused = !(content || cached || materialised)
         && facts.transform_workspace == 0.0
         && model.attention != AttentionKind::Linear;
     let watched = when(eval.attention_distance, WATCHED * block);
@@ -368,7 +366,6 @@ fn is_fusable(model: &TransformerConfig) -> bool {
     model.attention == AttentionKind::Softmax
         && model.mask == Mask::Causal
         && model.qk_norm == QkNorm::None
-        && !model.biases
 }
 
 /// Whether a bias by position is held for every query and key.

@@ -40,7 +40,7 @@ config::options! {
     tied_head: bool = false
         => Truth, "true", "Whether the head is the transposed embedding.";
     biases: bool = false
-        => Truth, "true", "Whether the linear layers of blocks have biases, as GPT-2's; without them training is faster.";
+        => Truth, "true", "Whether the linear layers of blocks have biases, as GPT-2's.";
     dropout: f64 = 0.0
         => Number(0.0, 0.99), "0.1", "Probability of zeroing an element after the embedding and after each half of a block, in training.";
     embedding_std: f64 = 0.02

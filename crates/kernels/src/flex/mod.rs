@@ -7,7 +7,7 @@
 //! | `simd`, `twice`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
-//! | `partial_sums`, `two_rounds` | gradients of their parameters |
+//! | `partial_sums`, `two_rounds`, `residual` | gradients of their parameters |
 //! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `stick`, `cell_network`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
 
 mod activation;
@@ -27,6 +27,7 @@ mod norm;
 mod open_keys;
 mod partial_sums;
 pub mod recording;
+mod residual;
 mod rotate;
 mod simd;
 mod softmax;
@@ -40,8 +41,8 @@ mod two_rounds;
 use crate::groups::{Parts, each, spread};
 use crate::op::apply;
 use crate::{
-    AdamWUpdate, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Matmul, MlpWeights, Norm,
-    Rotation, reference,
+    AdamWUpdate, AttentionWeights, Bias, CellNetwork, DiagonalNetwork, Linear, Matmul, MlpWeights,
+    Norm, Rotation, reference,
 };
 use attention_block::BiasInputs;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
@@ -63,6 +64,29 @@ impl Norm {
         [
             Some(self.scale.into_dispatch()),
             self.shift.map(Tensor::into_dispatch),
+        ]
+    }
+}
+
+impl Linear {
+    fn is_supported(&self) -> bool {
+        is_supported(&self.w) && self.bias.as_ref().is_none_or(is_supported)
+    }
+
+    /// A layer of normalised rows: its weights, with the bias as one more row.
+    fn with_bias_as_row(self) -> DispatchTensor {
+        let rows = match self.bias {
+            None => self.w,
+            Some(bias) => Tensor::cat(vec![self.w, bias.unsqueeze()], 0),
+        };
+        rows.into_dispatch()
+    }
+
+    /// A layer that adds to the residual sum: weights and bias.
+    fn into_dispatch(self) -> [Option<DispatchTensor>; 2] {
+        [
+            Some(self.w.into_dispatch()),
+            self.bias.map(Tensor::into_dispatch),
         ]
     }
 }
@@ -94,12 +118,14 @@ pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Mat
 pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let supported = is_supported(&x)
         && norm.is_supported()
-        && [&weights.up, &weights.down].into_iter().all(is_supported)
-        && weights.gate.as_ref().is_none_or(is_supported);
+        && [&weights.up, &weights.down]
+            .into_iter()
+            .chain(&weights.gate)
+            .all(Linear::is_supported);
     if !supported {
         return reference::mlp(x, norm, weights);
     }
-    let groups = weights.up.dims()[0] / x.dims()[1];
+    let groups = weights.up.w.dims()[0] / x.dims()[1];
     if groups > 1 {
         return each(groups, |g| {
             let (norm, weights) = (norm.part(g, groups), weights.part(g, groups));
@@ -108,13 +134,15 @@ pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     }
     let op = mlp::Mlp { eps: norm.eps };
     let [scale, shift] = norm.into_dispatch();
+    let [down, down_bias] = weights.down.into_dispatch();
     let inputs = [
         Some(x.into_dispatch()),
         scale,
         shift,
-        Some(weights.up.into_dispatch()),
-        weights.gate.map(Tensor::into_dispatch),
-        Some(weights.down.into_dispatch()),
+        Some(weights.up.with_bias_as_row()),
+        weights.gate.map(Linear::with_bias_as_row),
+        down,
+        down_bias,
     ];
     apply(op, inputs)
 }
@@ -133,7 +161,7 @@ pub(crate) fn attention_block(
         && norm.is_supported()
         && [&weights.qkv, &weights.output]
             .into_iter()
-            .all(is_supported)
+            .all(Linear::is_supported)
         && bias.as_ref().is_none_or(|bias| match bias {
             Bias::Dense(bias) => is_supported(bias),
             Bias::ByDistance(bias) | Bias::Decays(bias) => is_supported(bias),
@@ -144,7 +172,7 @@ pub(crate) fn attention_block(
         return reference::attention_block(x, norm, weights, rotation, bias, scale);
     }
     let [batch, length, d] = x.dims();
-    let groups = weights.qkv.dims()[0] / d;
+    let groups = weights.qkv.w.dims()[0] / d;
     if groups > 1 {
         return each(groups, |g| {
             let (norm, weights) = (norm.part(g, groups), weights.part(g, groups));
@@ -166,13 +194,15 @@ pub(crate) fn attention_block(
         scale,
     };
     let [norm_scale, shift] = norm.into_dispatch();
+    let [output, output_bias] = weights.output.into_dispatch();
     let [b0, b1, b2, b3, b4, b5] = bias.map_or([const { None }; 6], Bias::into_dispatch);
     let inputs = [
         Some(x.reshape([batch * length, d]).into_dispatch()),
         norm_scale,
         shift,
-        Some(weights.qkv.into_dispatch()),
-        Some(weights.output.into_dispatch()),
+        Some(weights.qkv.with_bias_as_row()),
+        output,
+        output_bias,
         b0,
         b1,
         b2,

@@ -13,8 +13,8 @@ use pulp::{Simd, WithSimd};
 /// Rows per task, and per partial sum of the gradients of scale and shift.
 const ROWS: usize = 64;
 
-/// Normalises rows of `x` into rows of `y`. Per row, `stats` receives the mean, 0 in an RMSNorm,
-/// and the factor.
+/// Normalises rows of `x` into rows of `y`, which may have one more column: it becomes 1, which a
+/// bias is multiplied with. Per row, `stats` receives the mean, 0 in an RMSNorm, and the factor.
 struct Forward<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -30,13 +30,16 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
+        let columns = self.y.len() / self.stats.len().max(1);
         let (scale, scale_tail) = lane_groups::<S>(self.scale);
         for ((x, y), stats) in self
             .x
             .chunks_exact(width)
-            .zip(self.y.chunks_exact_mut(width))
+            .zip(self.y.chunks_exact_mut(columns.max(1)))
             .zip(self.stats)
         {
+            let (y, one) = y.split_at_mut(width);
+            one.fill(1.0);
             let (x, x_tail) = lane_groups::<S>(x);
             let (y, y_tail) = lane_groups_mut::<S>(y);
             // An RMSNorm is the case of mean 0 and no shift.
@@ -179,7 +182,7 @@ pub(super) struct Norm<'a> {
 }
 
 impl Norm<'_> {
-    /// Normalises the rows of `x` into `y`.
+    /// Normalises the rows of `x` into `y`, whose rows may have a further column of ones.
     pub(super) fn forward(self, x: &[f32], y: &mut [f32], stats: &mut [[f32; 2]]) {
         dispatch(Forward {
             x,

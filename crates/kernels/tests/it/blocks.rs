@@ -4,7 +4,7 @@ use crate::common::{Input, compare, differences, input, run, same_for_any_thread
 use burn::tensor::{DType, Tensor, TensorData};
 use longreach_kernels::bench::recording;
 use longreach_kernels::{
-    AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation, reference,
+    AttentionWeights, Bias, DiagonalNetwork, Linear, Matmul, MlpWeights, Norm, Rotation, reference,
 };
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
@@ -36,6 +36,19 @@ fn norm<'a>(inputs: &mut impl Iterator<Item = &'a Tensor<1>>, shift: bool) -> No
     }
 }
 
+/// Takes weights and, if there is one, a bias off the inputs.
+fn layer<'a>(
+    inputs: &mut impl Iterator<Item = &'a Tensor<1>>,
+    shape: [usize; 2],
+    biased: bool,
+) -> Linear {
+    let mut next = || inputs.next().expect("an input").clone();
+    Linear {
+        w: next().reshape(shape),
+        bias: biased.then(&mut next),
+    }
+}
+
 /// Fused and defined, over `n` rows, with their inputs.
 fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)> {
     type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>, Matmul) -> Tensor<2>;
@@ -61,22 +74,26 @@ fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)
             definition,
         ));
     }
-    for (shift, gate) in [(true, false), (false, true), (false, false), (true, true)] {
+    for (shift, gate, biased) in [
+        (true, false, false),
+        (false, true, false),
+        (false, false, true),
+        (true, true, false),
+        (true, false, true),
+        (true, true, true),
+    ] {
         let mut inputs = vec![input(&[n, d], 1), input(&[d], 2)];
         inputs.extend(shift.then(|| input(&[d], 3)));
-        inputs.extend((0..if gate { 2 } else { 1 }).map(|i| weight(d, ff, 4 + i)));
-        inputs.push(weight(ff, d, 6));
+        let layers = [(d, ff), (d, ff), (ff, d)].into_iter().zip(4..);
+        for ((k, m), seed) in layers.skip(usize::from(!gate)) {
+            inputs.push(weight(k, m, seed));
+            inputs.extend(biased.then(|| input(&[m], seed + 3)));
+        }
         let op = move |mlp: Half| -> Op {
             Box::new(move |x| {
                 let mut inputs = x[1..].iter();
                 let norm = norm(&mut inputs, shift);
-                let mut next = |shape| {
-                    inputs
-                        .next()
-                        .expect("an input")
-                        .clone()
-                        .reshape::<2, _>(shape)
-                };
+                let mut next = |shape| layer(&mut inputs, shape, biased);
                 let weights = MlpWeights {
                     up: next([d, ff]),
                     gate: gate.then(|| next([d, ff])),
@@ -87,7 +104,7 @@ fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)
             })
         };
         operations.push((
-            format!("mlp, shift {shift}, gate {gate}"),
+            format!("mlp, shift {shift}, gate {gate}, biases {biased}"),
             inputs,
             op(longreach_kernels::mlp),
             op(reference::mlp),
@@ -137,6 +154,8 @@ struct Half {
     bias: Option<Added>,
     /// Whether the bias takes a gradient.
     learned: bool,
+    /// Whether the projections have biases.
+    biased: bool,
 }
 
 /// What is added to the logits.
@@ -155,10 +174,11 @@ impl Half {
         let [batch, heads, length, head_dim, d] = self.sizes;
         let mut inputs = vec![input(&[batch, length, d], 1), input(&[d], 2)];
         inputs.extend(self.shift.then(|| input(&[d], 3)));
-        inputs.extend([
-            weight(d, 3 * heads * head_dim, 4),
-            weight(heads * head_dim, d, 5),
-        ]);
+        let inner = heads * head_dim;
+        for ((k, m), seed) in [(d, 3 * inner), (inner, d)].into_iter().zip(4..) {
+            inputs.push(weight(k, m, seed));
+            inputs.extend(self.biased.then(|| input(&[m], seed + 7)));
+        }
         inputs.extend(self.bias_input().filter(|_| self.learned));
         inputs
     }
@@ -202,11 +222,10 @@ impl Half {
             });
             let mut inputs = x[1..].iter();
             let norm = norm(&mut inputs, self.shift);
+            let inner = heads * head_dim;
+            let [qkv, output] =
+                [[d, 3 * inner], [inner, d]].map(|shape| layer(&mut inputs, shape, self.biased));
             let mut next = || inputs.next().expect("an input").clone();
-            let (qkv, output) = (
-                next().reshape([d, 3 * heads * head_dim]),
-                next().reshape([heads * head_dim, d]),
-            );
             let bias = self.bias_input().map(|input| {
                 if self.learned {
                     next()
@@ -245,10 +264,22 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
         rotation: None,
         bias: None,
         learned: true,
+        biased: false,
     };
     let heads = sizes[1];
     vec![
         plain,
+        Half {
+            biased: true,
+            ..plain
+        },
+        Half {
+            shift: false,
+            rotation: Some(true),
+            bias: Some(Added::ByDistance(heads)),
+            biased: true,
+            ..plain
+        },
         Half {
             shift: false,
             rotation: Some(false),
@@ -356,8 +387,8 @@ fn with_network(
         eps: 1e-5,
     };
     let weights = AttentionWeights {
-        qkv: x[2].clone().reshape([d, 3 * d]),
-        output: x[3].clone().reshape([d, d]),
+        qkv: x[2].clone().reshape([d, 3 * d]).into(),
+        output: x[3].clone().reshape([d, d]).into(),
         heads,
         matmul: Matmul::F32,
     };

@@ -3,7 +3,7 @@
 use crate::common::{Input, assert_close, input, noise, to_f64};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use longreach_kernels as fused;
-use longreach_kernels::{AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation};
+use longreach_kernels::{AttentionWeights, Bias, Linear, Matmul, MlpWeights, Norm, Rotation};
 
 /// An operation on flat inputs that hold the numbers of so many groups, one after the other.
 type Op = Box<dyn Fn(&[Tensor<1>], usize) -> Tensor<1>>;
@@ -142,14 +142,20 @@ fn feed_forward_blocks_of_groups_are_those_of_each() {
     for gated in [false, true] {
         let weight: &[usize] = &[WIDTH, INNER];
         let mut shapes = vec![&[4, WIDTH][..], &[WIDTH], &[WIDTH], weight, weight];
-        shapes.resize(5 + usize::from(gated), weight);
+        shapes.extend([&[INNER][..], &[WIDTH]]);
+        if gated {
+            shapes.extend([weight, &[INNER]]);
+        }
         compare(&format!("gated {gated}"), &shapes, rows * WIDTH, {
             Box::new(move |x, g| {
-                let weight = |x: &Tensor<1>| x.clone().reshape([g * WIDTH, INNER]);
+                let layer = |w: &Tensor<1>, bias: &Tensor<1>, rows: usize| Linear {
+                    w: w.clone().reshape([g * rows, w.dims()[0] / (g * rows)]),
+                    bias: Some(bias.clone()),
+                };
                 let weights = MlpWeights {
-                    up: weight(&x[3]),
-                    gate: x.get(5).map(weight),
-                    down: x[4].clone().reshape([g * INNER, WIDTH]),
+                    up: layer(&x[3], &x[5], WIDTH),
+                    gate: gated.then(|| layer(&x[7], &x[8], WIDTH)),
+                    down: layer(&x[4], &x[6], INNER),
                     matmul: Matmul::F32,
                 };
                 let rows = x[0].clone().reshape([g * rows, WIDTH]);
@@ -233,6 +239,7 @@ fn attention_blocks_of_groups_are_those_of_each() {
                 &[WIDTH],
                 &[WIDTH, 3 * INNER],
                 &[INNER, WIDTH],
+                &[WIDTH],
             ];
             let bias: Option<&[usize]> = match added {
                 Nothing | Shared => None,
@@ -252,24 +259,27 @@ fn attention_blocks_of_groups_are_those_of_each() {
 
 fn block(x: &[Tensor<1>], g: usize, added: Added, rotated: bool) -> Tensor<1> {
     let weights = AttentionWeights {
-        qkv: x[2].clone().reshape([g * WIDTH, 3 * INNER]),
-        output: x[3].clone().reshape([g * INNER, WIDTH]),
+        qkv: x[2].clone().reshape([g * WIDTH, 3 * INNER]).into(),
+        output: Linear {
+            w: x[3].clone().reshape([g * INNER, WIDTH]),
+            bias: Some(x[4].clone()),
+        },
         heads: HEADS,
         matmul: Matmul::F32,
     };
-    let square = |of: usize, heads| x[4].clone().reshape([of, heads, LENGTH, LENGTH]);
+    let square = |of: usize, heads| x[5].clone().reshape([of, heads, LENGTH, LENGTH]);
     let bias = match added {
         Added::Nothing => None,
         Added::PerGroup => Some(Bias::Dense(square(g, HEADS))),
         Added::PerSequence => Some(Bias::Dense(square(g * BATCH, 1))),
         Added::Shared => Some(Bias::Dense(constant(&x[0], [1, 1, LENGTH, LENGTH], 5))),
-        Added::ByDistance => Some(Bias::ByDistance(x[4].clone().reshape([
+        Added::ByDistance => Some(Bias::ByDistance(x[5].clone().reshape([
             g,
             HEADS,
             LENGTH + 2,
         ]))),
         Added::Decays => {
-            let sums = x[4].clone().reshape([g * BATCH, HEADS, LENGTH]);
+            let sums = x[5].clone().reshape([g * BATCH, HEADS, LENGTH]);
             Some(Bias::Decays(sums))
         }
     };
@@ -306,8 +316,8 @@ fn every_group_of_an_attention_block_has_its_own_rotation() {
         };
         let run = |[x, scale, qkv, output]: [Tensor<1>; 4], rotation, g: usize| {
             let weights = AttentionWeights {
-                qkv: qkv.reshape([g * WIDTH, 3 * INNER]),
-                output: output.reshape([g * INNER, WIDTH]),
+                qkv: qkv.reshape([g * WIDTH, 3 * INNER]).into(),
+                output: output.reshape([g * INNER, WIDTH]).into(),
                 heads: HEADS,
                 matmul: Matmul::F32,
             };

@@ -67,7 +67,8 @@ impl Saved {
         let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let transposed = Transposed {
-            qkv: weight(&self.qkv).as_rhs_transposed(d),
+            // A bias gives its input no gradient.
+            qkv: weight(&self.qkv).row_range(0..d).as_rhs_transposed(d),
             output: weight(&self.output).as_rhs_transposed(head_dim),
         };
         let n = grad.len() / d.max(1);
@@ -233,7 +234,8 @@ impl Saved {
         let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
         let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
-        let [mut normed, mut grad_normed] = [(); 2].map(|()| Buffer::new(TILE * d));
+        let inputs = self.inputs();
+        let [mut normed, mut grad_normed] = [inputs, d].map(|width| Buffer::new(TILE * width));
         for part in op
             .output_layout(batch)
             .cut_at_tiles(first..first + grad.len() / d)
@@ -254,7 +256,7 @@ impl Saved {
             );
             let (x, normed, grad_normed) = (
                 &x[part.start * d..part.end * d],
-                &mut normed[..count * d],
+                &mut normed[..count * inputs],
                 &mut grad_normed[..count * d],
             );
             let mut stats = [[0.0; 2]; TILE];
@@ -265,12 +267,12 @@ impl Saved {
             let projected = op
                 .qkv_layout(sequences.len())
                 .rows(projected_grad, part.start - before..part.end - before);
-            // grad qkv = norm(x)^T grad projected, [d, 3 inner].
-            let normed = Matrix::row_major(normed, count, d, d).as_lhs_transposed();
+            // grad qkv = norm(x)^T grad projected, [inputs, 3 inner].
+            let normed = Matrix::row_major(normed, count, inputs, inputs).as_lhs_transposed();
             multiply(
                 &normed,
                 &projected.as_rhs(head_dim),
-                MatrixMut::in_bands(sums.qkv, d, 3 * inner, head_dim),
+                MatrixMut::in_bands(sums.qkv, inputs, 3 * inner, head_dim),
                 sums.accumulate,
             );
             // grad norm(x) = grad projected qkv^T, [rows, d].

@@ -6,8 +6,9 @@ use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::weight;
+use crate::flex::residual;
 use crate::flex::tensors::tensor;
-use crate::flex::threads::{balanced, copy_of, for_each, for_each_large, threads};
+use crate::flex::threads::{balanced, for_each, for_each_large, threads};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -16,19 +17,19 @@ impl AttentionBlock {
     /// and keys, and scales queries.
     fn project(&self, x: &[f32], norm: Norm<'_>, weight: &Rhs<'_>, projected: &mut [f32]) {
         let [_, heads, length, head_dim] = self.shape;
-        let [d, columns] = weight.shape();
+        let ([inputs, columns], d) = (weight.shape(), norm.scale.len());
         let sequences = x.len() / (length * d).max(1);
         let work = x.len() * columns / 32;
         let tiles = self.qkv_layout(sequences).tiles(projected);
         for_each(tiles, work, |(rows, tile)| {
             let (n, first) = (rows.len(), rows.start % length);
-            let mut normed = Buffer::new(n * d);
+            let mut normed = Buffer::new(n * inputs);
             norm.forward(
                 &x[rows.start * d..rows.end * d],
                 &mut normed,
                 &mut [[0.0; 2]; TILE][..n],
             );
-            let normed = Matrix::row_major(&normed, n, d, d).as_lhs();
+            let normed = Matrix::row_major(&normed, n, inputs, inputs).as_lhs();
             multiply(
                 &normed,
                 weight,
@@ -64,12 +65,15 @@ impl AttentionBlock {
     }
 
     /// The output of the block. The buffers of `saved` are filled, or stay empty.
-    pub(super) fn forward_sequences(&self, saved: &mut Saved) -> FlexTensor {
+    pub(super) fn forward_sequences(
+        &self,
+        saved: &mut Saved,
+        bias: Option<&FlexTensor>,
+    ) -> FlexTensor {
         let [batch, heads, length, head_dim] = self.shape;
         let ([n, d], inner) = (saved.x.shape().dims(), heads * head_dim);
         let together = sequences_together(batch, length);
-        // The residual sum starts from x.
-        let mut y = copy_of(saved.x.storage());
+        let mut y = residual::start(&saved.x, bias);
         let [mut projected, mut attended, mut log_sum] = [
             (&mut saved.projected, self.qkv_layout(together).len()),
             (&mut saved.attended, self.output_layout(together).len()),

@@ -15,17 +15,19 @@ pub(super) use state::{AttentionBlock, BiasInputs};
 use super::attention::{BlockBias, NetworkBias};
 use super::buffer_pool::Buffer;
 use super::partial_sums::NormTensors;
+use super::residual::bias_grad;
 use super::tensors::contiguous;
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 use state::Saved;
 
-impl FusedOp<11> for AttentionBlock {
+impl FusedOp<12> for AttentionBlock {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 11], tracked: bool) -> (FlexTensor, Saved) {
-        let [x, scale, shift, qkv, output, bias, rest @ ..] = inputs.map(|x| x.map(contiguous));
+    fn forward(&self, inputs: [Option<FlexTensor>; 12], tracked: bool) -> (FlexTensor, Saved) {
+        let inputs = inputs.map(|x| x.map(contiguous));
+        let [x, scale, shift, qkv, output, output_bias, bias, rest @ ..] = inputs;
         let [_, heads, length, _] = self.shape;
         // Without a backward pass the buffers stay empty, and each sequence uses scratch.
         let sequences = if tracked { self.shape[0] } else { 0 };
@@ -51,7 +53,7 @@ impl FusedOp<11> for AttentionBlock {
             attended: Buffer::new(sequences * self.output_layout(1).len()),
             log_sum: Buffer::new(sequences * heads * length),
         };
-        let y = self.forward_sequences(&mut saved);
+        let y = self.forward_sequences(&mut saved, output_bias.as_ref());
         (y, saved)
     }
 
@@ -59,16 +61,30 @@ impl FusedOp<11> for AttentionBlock {
         &self,
         saved: &Saved,
         grad: FlexTensor,
-        wanted: [bool; 11],
-    ) -> [Option<FlexTensor>; 11] {
+        wanted: [bool; 12],
+    ) -> [Option<FlexTensor>; 12] {
         let mut grad = contiguous(grad);
-        let bias_wanted = saved.bias.is_some() && wanted[5..].contains(&true);
+        let bias_wanted = saved.bias.is_some() && wanted[6..].contains(&true);
+        let output_bias = wanted[5].then(|| bias_grad(&grad));
         let ([scale, shift, qkv, output], bias) =
             saved.backward(self, grad.storage_mut(), bias_wanted);
         // `grad` has become the gradient of x in place.
         let mut bias = bias.into_iter();
         let [b0, b1, b2, b3, b4, b5] = [(); 6].map(|()| bias.next());
         let grad = Some(grad);
-        [grad, scale, shift, qkv, output, b0, b1, b2, b3, b4, b5]
+        [
+            grad,
+            scale,
+            shift,
+            qkv,
+            output,
+            output_bias,
+            b0,
+            b1,
+            b2,
+            b3,
+            b4,
+            b5,
+        ]
     }
 }

@@ -3,11 +3,12 @@
 use crate::flex::attention::{AttentionCall, BlockBias, PartView, QkvLayout, RotationTables};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::partial_sums::NormTensors;
+use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use std::ops::Range;
 
-/// `x + attention(norm(x) qkv) output` of x, scale, shift, qkv, output and bias, of which shift and
-/// bias are optional.
+/// `x + attention(norm(x) qkv) output` of x, scale, shift, qkv, output, the bias of output and that
+/// of logits, of which shift and biases are optional. `qkv` may have its bias as a further row.
 pub(crate) struct AttentionBlock {
     /// `[B, H, L, E]`.
     pub(crate) shape: [usize; 4],
@@ -42,6 +43,13 @@ pub(crate) struct Saved {
     /// The output of attention.
     pub(super) attended: Buffer,
     pub(super) log_sum: Buffer,
+}
+
+impl Saved {
+    /// Columns of what `qkv` multiplies: D, and one more for a bias.
+    pub(super) fn inputs(&self) -> usize {
+        self.qkv.shape()[0]
+    }
 }
 
 impl AttentionBlock {

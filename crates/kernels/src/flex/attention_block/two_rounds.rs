@@ -38,7 +38,7 @@ impl Saved {
         // Chunks end where tiles do.
         let chunks = Chunks::new(n, slab, |rows| output_layout.cut_at_tiles(rows));
         let mut kept = Kept {
-            normed: Buffer::new(n * d),
+            normed: Buffer::new(n * self.inputs()),
             stats: vec![[0.0; 2]; n],
             grad_normed: Buffer::new(n * d),
         };
@@ -48,7 +48,7 @@ impl Saved {
             stats,
             mut grad_normed,
         } = kept;
-        let normed = chunks.transposed(|chunk| chunks.row_major(&normed, chunk, d));
+        let normed = chunks.transposed(|chunk| chunks.row_major(&normed, chunk, self.inputs()));
         let attended = chunks
             .transposed(|chunk| output_layout.rows(&self.attended, chunks.rows[chunk].clone()));
         let mut second = SecondRound::new(&chunks);
@@ -57,7 +57,7 @@ impl Saved {
             let grad = chunks.row_major(grad, chunk, d);
             grad.column_range(panel.columns()).as_rhs(panel.count)
         });
-        // grad qkv = norm(x)^T grad projected, [d, 3 inner], head by head.
+        // grad qkv = norm(x)^T grad projected, [inputs, 3 inner], head by head.
         second.weight(&mut sums.qkv, &normed, |chunk, panel| {
             let rows = &chunks.rows[chunk];
             let (sequence, first) = (rows.start / length, rows.start % length);
@@ -97,7 +97,7 @@ impl Saved {
         let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
         let (layout, d) = (op.qkv_layout(op.shape[0]), norm.scale.len());
         let work = x.len() * self.output.shape()[0] / 8;
-        let outputs = chunks.split(&mut kept.normed, d).into_iter();
+        let outputs = chunks.split(&mut kept.normed, self.inputs()).into_iter();
         let outputs = outputs.zip(chunks.split(&mut kept.grad_normed, d));
         let mut rest = &mut kept.stats[..];
         let tasks = outputs.enumerate().map(|(chunk, outputs)| {

@@ -2,27 +2,25 @@
 
 use super::panel_grads::{Chunk, PanelGrads, PreparedWeights};
 use super::two_rounds::backward_in_two_rounds;
-use super::weights::{Saved, Weights, sizes, widest};
+use super::weights::{Saved, Weights, inputs, sizes, widest};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::{CHUNK, NormPartialSums, PartialSums, slab_rows, store};
-use crate::flex::tensors::contiguous;
 use crate::flex::threads::for_each;
 use crate::flex::two_rounds;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
-/// The gradients of x, scale, shift, up, gate and down.
-pub(super) fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 6] {
-    let [d, ff] = sizes(&saved.weights);
+/// The gradients of x, scale, shift, up, gate and down. `grad` is contiguous.
+pub(super) fn backward(saved: &Saved, mut grad: FlexTensor) -> [Option<FlexTensor>; 6] {
+    let ([d, ff], inputs) = (sizes(&saved.weights), inputs(&saved.weights));
     let shape: [usize; 2] = saved.x.shape().dims();
     let norm = saved.norm.view();
     let weights = PreparedWeights::new(&saved.weights, [d, ff]);
     let rows = slab_rows(shape[0]);
     let slabs = shape[0].div_ceil(rows.max(1));
-    let mut grad = contiguous(grad);
-    let sum = || PartialSums::new(slabs, [d, ff]);
+    let sum = || PartialSums::new(slabs, [inputs, ff]);
     let mut sums = Weights {
         up: sum(),
         gate: saved.weights.gate.as_ref().map(|_| sum()),
@@ -54,10 +52,10 @@ fn backward_by_slabs(
     rows: usize,
     (sums, norm_sums): (&mut Weights<PartialSums>, &mut NormPartialSums),
 ) {
-    let sizes @ [d, ff] = sizes(&saved.weights);
+    let (sizes @ [d, ff], columns) = (sizes(&saved.weights), inputs(&saved.weights));
     let (norm, work) = (saved.norm.view(), grad.len() * ff / 8);
     let mut gate_sums = sums.gate.as_mut().map(PartialSums::slabs);
-    let inputs = saved.x.storage::<f32>().chunks(rows * d);
+    let rows_of_x = saved.x.storage::<f32>().chunks(rows * d);
     let outputs = grad
         .chunks_mut(rows * d)
         .zip(sums.up.slabs())
@@ -74,9 +72,9 @@ fn backward_by_slabs(
         },
         norm_sum,
     };
-    let tasks = inputs.zip(saved.inner(rows, ff)).zip(outputs).map(task);
+    let tasks = rows_of_x.zip(saved.inner(rows, ff)).zip(outputs).map(task);
     for_each(tasks.collect(), work, |slab: Slab<'_>| {
-        slab.run(norm, weights, sizes)
+        slab.run(norm, weights, sizes, columns);
     });
 }
 
@@ -102,10 +100,10 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) -> Self {
+    fn new(weights: &PreparedWeights<'_>, [d, ff]: [usize; 2], inputs: usize) -> Self {
         let panel = |needed: bool| Buffer::new(if needed { widest(CHUNK, ff) } else { 0 });
         Self {
-            normed: Buffer::new(CHUNK * d),
+            normed: Buffer::new(CHUNK * inputs),
             grad_normed: Buffer::new(CHUNK * d),
             active: panel(true),
             grad_up: panel(true),
@@ -117,6 +115,8 @@ impl Scratch {
 /// The operands of a chunk of rows for the gradients of the weights.
 struct SumOperands<'a> {
     rows: usize,
+    /// Columns of `grad`.
+    width: usize,
     normed_transposed: Lhs<'a>,
     grad: Rhs<'a>,
     /// Whether this is the first chunk of its slab.
@@ -124,8 +124,15 @@ struct SumOperands<'a> {
 }
 
 impl Slab<'_> {
-    fn run(mut self, norm: Norm<'_>, weights: &PreparedWeights<'_>, [d, ff]: [usize; 2]) {
-        let mut scratch = Scratch::new(weights, [d, ff]);
+    /// `inputs`: columns of what up and gate multiply.
+    fn run(
+        mut self,
+        norm: Norm<'_>,
+        weights: &PreparedWeights<'_>,
+        [d, ff]: [usize; 2],
+        inputs: usize,
+    ) {
+        let mut scratch = Scratch::new(weights, [d, ff], inputs);
         let mut inner = self
             .inner
             .map(|inner| inner.unwrap_or_default().chunks(CHUNK * padded(ff)));
@@ -134,17 +141,18 @@ impl Slab<'_> {
         for (x, grad) in self.x.chunks(CHUNK * d).zip(grad.chunks_mut(CHUNK * d)) {
             let rows = x.len() / d;
             let mut stats = [[0.0; 2]; CHUNK];
-            let normed = &mut scratch.normed[..x.len()];
+            let normed = &mut scratch.normed[..rows * inputs];
             // norm(x) is not saved but computed again.
             norm.forward(x, normed, &mut stats[..rows]);
             let grad_normed = &mut scratch.grad_normed[..x.len()];
             {
-                let normed = Matrix::row_major(&*normed, rows, d, d);
+                let normed = Matrix::row_major(&*normed, rows, inputs, inputs);
                 let grad = Matrix::row_major(&*grad, rows, d, d);
                 let inner = inner.each_mut().map(Iterator::next);
                 let chunk = Chunk::new(grad, inner);
                 let operands = SumOperands {
                     rows,
+                    width: d,
                     normed_transposed: normed.as_lhs_transposed(),
                     grad: grad.as_rhs(d),
                     accumulate,
@@ -158,7 +166,7 @@ impl Slab<'_> {
                         gate: scratch.grad_gate.get_mut(..length).unwrap_or_default(),
                     };
                     chunk.panel((i, &panel), weights, &mut grads, grad_normed);
-                    self.add(&panel, &operands, &grads, [d, ff]);
+                    self.add(&panel, &operands, &grads, [inputs, ff]);
                 }
             }
             norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
@@ -175,16 +183,16 @@ impl Slab<'_> {
         panel: &Panel,
         chunk: &SumOperands<'_>,
         grads: &PanelGrads<'_>,
-        [d, ff]: [usize; 2],
+        [inputs, ff]: [usize; 2],
     ) {
         let [rows, cols] = [chunk.rows, panel.count];
-        let range = panel.range(d);
-        // grad weight = norm(x)^T grad, [d, cols].
+        let range = panel.range(inputs);
+        // grad weight = norm(x)^T grad, [inputs, cols].
         let add = |grad: &[f32], sum: &mut [f32]| {
             multiply(
                 &chunk.normed_transposed,
                 &Matrix::packed(grad, rows, cols).as_rhs(cols),
-                MatrixMut::packed(&mut sum[range.clone()], d, cols),
+                MatrixMut::packed(&mut sum[range.clone()], inputs, cols),
                 chunk.accumulate,
             );
         };
@@ -196,7 +204,7 @@ impl Slab<'_> {
         multiply(
             &Matrix::packed(&*grads.active, rows, cols).as_lhs_transposed(),
             &chunk.grad,
-            MatrixMut::packed(&mut *self.sums.down, ff, d).row_range(panel.columns()),
+            MatrixMut::packed(&mut *self.sums.down, ff, chunk.width).row_range(panel.columns()),
             chunk.accumulate,
         );
     }

@@ -1,13 +1,14 @@
 //! The forward pass of the feed-forward block.
 
-use super::weights::{Saved, Share, Weights, by_panel, sizes, widest};
+use super::weights::{Saved, Share, Weights, by_panel, inputs, sizes, widest};
 use crate::flex::activation::{gelu_forward, swiglu_forward};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::{CHUNK, NormTensors};
+use crate::flex::residual;
 use crate::flex::tensors::tensor;
-use crate::flex::threads::{copy_of, for_each};
+use crate::flex::threads::for_each;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -23,11 +24,18 @@ struct Chunk<'a> {
 
 impl Chunk<'_> {
     /// `panels` are those of up, gate and down.
-    fn forward(mut self, norm: Norm<'_>, panels: &[Vec<Rhs<'_>>; 3], [d, ff]: [usize; 2]) {
+    /// `inputs`: columns of what up and gate multiply.
+    fn forward(
+        mut self,
+        norm: Norm<'_>,
+        panels: &[Vec<Rhs<'_>>; 3],
+        [d, ff]: [usize; 2],
+        inputs: usize,
+    ) {
         let [up_panels, gate_panels, down_panels] = panels;
         let rows = self.x.len() / d;
         let longest = widest(rows, ff);
-        let (mut normed, mut active) = (Buffer::new(self.x.len()), Buffer::new(longest));
+        let (mut normed, mut active) = (Buffer::new(rows * inputs), Buffer::new(longest));
         // What is not saved needs room for one panel.
         let missing = [
             self.up.is_none(),
@@ -36,7 +44,7 @@ impl Chunk<'_> {
         let [mut up_scratch, mut gate_scratch] =
             missing.map(|needed| Buffer::new(if needed { longest } else { 0 }));
         norm.forward(self.x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
-        let normed = Matrix::row_major(&normed, rows, d, d).as_lhs();
+        let normed = Matrix::row_major(&normed, rows, inputs, inputs).as_lhs();
         // Panel by panel, so that the activation is still in L1 for the second product.
         for (i, panel) in Panel::steps(ff).enumerate() {
             let range = panel.range(rows);
@@ -80,9 +88,10 @@ pub(super) fn forward(
     x: FlexTensor,
     norm: NormTensors,
     weights: Weights<FlexTensor>,
+    bias: Option<FlexTensor>,
     tracked: bool,
 ) -> (FlexTensor, Saved) {
-    let [d, ff] = sizes(&weights);
+    let ([d, ff], inputs) = (sizes(&weights), inputs(&weights));
     let shape: [usize; 2] = x.shape().dims();
     let gate = weights.gate.as_ref().map(|gate| (gate, Share::Columns));
     let shares = [
@@ -91,8 +100,7 @@ pub(super) fn forward(
         Some((&weights.down, Share::Rows)),
     ];
     let panels = by_panel(shares, [d, ff]);
-    // The residual sum starts from x.
-    let mut y = copy_of(x.storage());
+    let mut y = residual::start(&x, bias.as_ref());
     let saved = if tracked { shape[0] * padded(ff) } else { 0 };
     let mut inner: Vec<Buffer> = (0..if gate.is_some() { 2 } else { 1 })
         .map(|_| Buffer::new(saved))
@@ -113,7 +121,7 @@ pub(super) fn forward(
         })
         .collect();
     for_each(tasks, shape[0] * d * ff / 16, |chunk: Chunk<'_>| {
-        chunk.forward(norm.view(), &panels, [d, ff]);
+        chunk.forward(norm.view(), &panels, [d, ff], inputs);
     });
     drop(panels);
     let saved = Saved {

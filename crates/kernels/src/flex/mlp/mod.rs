@@ -11,26 +11,27 @@ mod two_rounds;
 mod weights;
 
 use super::partial_sums::NormTensors;
+use super::residual::bias_grad;
 use super::tensors::contiguous;
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
-/// `x + down(activation(up(norm(x))))` of x, scale, shift, up, gate and down, of which shift and
-/// gate are optional.
+/// `x + down(activation(up(norm(x))))` of x, scale, shift, up, gate, down and the bias of down, of
+/// which shift, gate and bias are optional. Up and gate may have their bias as a further row.
 pub(super) struct Mlp {
     pub(super) eps: f64,
 }
 
-impl FusedOp<6> for Mlp {
+impl FusedOp<7> for Mlp {
     type Backend = burn::backend::Flex;
     type Saved = weights::Saved;
 
     fn forward(
         &self,
-        inputs: [Option<FlexTensor>; 6],
+        inputs: [Option<FlexTensor>; 7],
         tracked: bool,
     ) -> (FlexTensor, weights::Saved) {
-        let [x, scale, shift, up, gate, down] = inputs.map(|x| x.map(contiguous));
+        let [x, scale, shift, up, gate, down, bias] = inputs.map(|x| x.map(contiguous));
         let norm = NormTensors {
             scale: required(scale),
             shift,
@@ -41,15 +42,18 @@ impl FusedOp<6> for Mlp {
             gate,
             down: required(down),
         };
-        forward::forward(required(x), norm, weights, tracked)
+        forward::forward(required(x), norm, weights, bias, tracked)
     }
 
     fn backward(
         &self,
         saved: &weights::Saved,
         grad: FlexTensor,
-        _: [bool; 6],
-    ) -> [Option<FlexTensor>; 6] {
-        backward::backward(saved, grad)
+        [.., bias_wanted]: [bool; 7],
+    ) -> [Option<FlexTensor>; 7] {
+        let grad = contiguous(grad);
+        let bias = bias_wanted.then(|| bias_grad(&grad));
+        let [x, scale, shift, up, gate, down] = backward::backward(saved, grad);
+        [x, scale, shift, up, gate, down, bias]
     }
 }

@@ -1,7 +1,7 @@
 //! The backward pass of the feed-forward block with more threads than slabs of rows.
 
 use super::panel_grads::{Chunk, PanelGrads, PreparedWeights};
-use super::weights::{Saved, Weights, sizes};
+use super::weights::{Saved, Weights, inputs, sizes};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Matrix, Panel, padded};
 use crate::flex::norm::Norm;
@@ -22,10 +22,10 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(n: usize, [d, ff]: [usize; 2], gate: bool) -> Self {
+    fn new(n: usize, [inputs, ff]: [usize; 2], gate: bool) -> Self {
         let wide = |needed: bool| Buffer::new(if needed { n * padded(ff) } else { 0 });
         Self {
-            normed: Buffer::new(n * d),
+            normed: Buffer::new(n * inputs),
             stats: vec![[0.0; 2]; n],
             active: wide(true),
             grad_up: wide(true),
@@ -43,10 +43,10 @@ pub(super) fn backward_in_two_rounds(
     slab: usize,
     (sums, norm_sums): (&mut Weights<PartialSums>, &mut NormPartialSums),
 ) {
-    let [d, ff] = sizes(&saved.weights);
+    let ([d, ff], inputs) = (sizes(&saved.weights), inputs(&saved.weights));
     let [n, _]: [usize; 2] = saved.x.shape().dims();
     let chunks = Chunks::of(n, slab, CHUNK);
-    let mut kept = Kept::new(n, [d, ff], sums.gate.is_some());
+    let mut kept = Kept::new(n, [inputs, ff], sums.gate.is_some());
     let mut grad_normed = Buffer::new(n * d);
     let tasks = first_round(saved, grad, &chunks, &mut kept, &mut grad_normed);
     for_each(tasks, n * d * ff / 16, |rows: Rows<'_>| {
@@ -54,7 +54,7 @@ pub(super) fn backward_in_two_rounds(
     });
 
     let rows_of = |chunk: usize| chunks.rows[chunk].len();
-    let normed = chunks.transposed(|chunk| chunks.row_major(&kept.normed, chunk, d));
+    let normed = chunks.transposed(|chunk| chunks.row_major(&kept.normed, chunk, inputs));
     let active = chunks.transposed(|chunk| {
         Matrix::packed(chunks.packed(&kept.active, chunk, ff), rows_of(chunk), ff)
     });
@@ -107,11 +107,13 @@ fn first_round<'a>(
     grad_normed: &'a mut [f32],
 ) -> Vec<Rows<'a>> {
     let [d, ff] = sizes(&saved.weights);
-    let rows = chunks.split(&mut kept.normed, d).into_iter();
+    let rows = chunks
+        .split(&mut kept.normed, inputs(&saved.weights))
+        .into_iter();
     let rows = rows.zip(chunks.split(grad_normed, d));
     let rows = rows.zip(kept.stats.chunks_mut(CHUNK));
-    let inputs = saved.x.storage::<f32>().chunks(CHUNK * d);
-    let inputs = inputs
+    let given = saved.x.storage::<f32>().chunks(CHUNK * d);
+    let given = given
         .zip(grad.chunks(CHUNK * d))
         .zip(saved.inner(CHUNK, ff));
     let [mut active, mut up, mut gate] = [&mut kept.active, &mut kept.grad_up, &mut kept.grad_gate]
@@ -129,7 +131,7 @@ fn first_round<'a>(
             gate: gate.next().unwrap_or_default(),
         },
     };
-    inputs.zip(rows).map(task).collect()
+    given.zip(rows).map(task).collect()
 }
 
 impl Rows<'_> {

@@ -26,7 +26,13 @@ pub(crate) struct Weights<T> {
 
 /// `[d, ff]`.
 pub(super) fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
-    weights.up.shape().dims()
+    let [ff, d] = weights.down.shape().dims();
+    [d, ff]
+}
+
+/// Rows of `up` and `gate`: d, and one more for a bias.
+pub(super) fn inputs(weights: &Weights<FlexTensor>) -> usize {
+    weights.up.shape()[0]
 }
 
 /// The share of a weight in the product for one panel of the activation.
@@ -54,7 +60,11 @@ pub(super) fn by_panel<'a, const N: usize>(
             // The panel's columns of the activation are columns of up and gate, and rows of down.
             match share {
                 Share::Columns => matrix.column_range(columns).as_rhs(panel.count),
-                Share::ColumnsTransposed => matrix.column_range(columns).as_rhs_transposed(d),
+                // A bias gives its input no gradient.
+                Share::ColumnsTransposed => {
+                    let matrix = matrix.row_range(0..d).column_range(columns);
+                    matrix.as_rhs_transposed(d)
+                }
                 Share::Rows => matrix.row_range(columns).as_rhs(d),
                 Share::RowsTransposed => matrix.row_range(columns).as_rhs_transposed(panel.count),
             }
