@@ -1,7 +1,7 @@
 //! The settings of each experiment: within one, everything but the axes is equal.
 
 use super::length::Length;
-use crate::analysis::groups::TRAINED;
+use crate::analysis::groups::{Run, TRAINED};
 use crate::analysis::identity::MethodSpecs;
 use crate::analysis::setting::{Method, Setting, settings};
 use crate::names::Names;
@@ -61,13 +61,12 @@ pub(super) fn find_method<'s>(
     let names =
         std::iter::once(name).chain(aliases.get(name).into_iter().flatten().map(String::as_str));
     let is_only_label = |method: &Method, name: &str| {
-        let labels = setting.groups[method.group]
-            .runs
-            .first()
-            .map_or(&[][..], |run| &run.labels);
-        method.variant == TRAINED
-            && matches!(labels, [one] if one.text == name
+        let of_run = |run: &Run<'_>| {
+            matches!(&run.labels[..], [one] if one.text == name
                 || format!("{}={}", one.key, one.text) == name)
+        };
+        let runs = &setting.groups[method.group].runs;
+        method.variant == TRAINED && runs.iter().any(of_run)
     };
     names.into_iter().find_map(|name| {
         setting

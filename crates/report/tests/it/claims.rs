@@ -86,6 +86,24 @@ fn places(records: &[RunRecord]) -> Vec<ExperimentSetting<'_>> {
 }
 
 #[test]
+fn a_claim_finds_a_method_by_a_label_that_some_of_its_seeds_have() {
+    let mut records = three();
+    let ours = records.iter_mut().filter(|run| run.labels[0].text == "a");
+    for run in ours.filter(|run| run.seed > 0) {
+        // Of a longer axis, and too long for a name.
+        run.labels[0].text = format!("a(part={})", "x".repeat(200));
+    }
+    let long = records.iter().find(|run| run.labels[0].text.len() > 1);
+    let long = long.unwrap().labels[0].text.clone();
+    for name in [long.as_str(), "a"] {
+        let better = json!({ "kind": "better", "methods": [name], "than": ["b"], "lengths": [64] });
+        assert_eq!(verdict(better, &records), Verdict::Agrees, "{name}");
+    }
+    let none = json!({ "kind": "better", "methods": ["d"], "than": ["c"], "lengths": [64] });
+    assert_eq!(verdict(none, &records), Verdict::NotTested);
+}
+
+#[test]
 fn claims_name_methods_in_words_and_their_file_does_not() {
     let claim = claim(json!({ "kind": "better", "methods": ["a", "b"], "lengths": [32] }));
     let names = Names(&[&[("a", Some("Alpha")), ("b", Some("Beta"))]]);
