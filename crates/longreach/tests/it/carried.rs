@@ -38,7 +38,7 @@ const RECORDED: [(&str, &str); 17] = [
     ("013-dropping-positions/base.toml", "2bfa87f277023c6d"),
     ("014-dape/experiment.toml", "f33724702ca9469f"),
     ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
-    ("016-far-turns/experiment.toml", "e4f54081c98e7204"),
+    ("016-far-turns/experiment.toml", "e2d7afc9cdbee69a"),
     ("017-segments/experiment.toml", "d24c6def0d70a9cc"),
     ("018-majority/experiment.toml", "a49193ca7c5201fd"),
 ];
