@@ -31,6 +31,8 @@ struct Progress {
     printed: Instant,
     /// Whether a worker of this sweep did anything.
     worked: bool,
+    /// Whether its training diverged.
+    diverged: bool,
     /// The latest scores while training.
     scores: String,
 }
@@ -135,6 +137,7 @@ impl<'a> Display<'a> {
             fraction: 0.0,
             printed: Instant::now(),
             worked: false,
+            diverged: false,
             scores: String::new(),
         });
     }
@@ -151,6 +154,7 @@ impl<'a> Display<'a> {
         let due = progress.printed.elapsed() >= LINE_EVERY && !elsewhere;
         progress.fraction = fraction;
         progress.worked |= !elsewhere;
+        progress.diverged |= matches!(event, Event::Diverged { .. });
         if let Some(bar) = &progress.bar {
             if let Event::Train { loss_nats, .. } = event {
                 progress.losses.push(*loss_nats as f32);
@@ -158,7 +162,9 @@ impl<'a> Display<'a> {
             let curve = sparkline(progress.losses.points(), CURVE);
             bar.set_position((1000.0 * fraction) as u64);
             bar.set_message(format!("{name}  {text}  {curve}"));
-        } else if due || matches!(event, Event::Diverged { .. }) {
+        } else if matches!(event, Event::Diverged { .. }) {
+            tell(&format!("  {name}: {text}"));
+        } else if due {
             progress.printed = Instant::now();
             tell(&format!("  {name}: {text}{left}"));
         }
@@ -253,13 +259,10 @@ impl<'a> Display<'a> {
                 format!("  {}: {}", self.name(index), failure.message)
             }
             Ok(()) => {
-                let worked = self.runs[index]
-                    .as_ref()
-                    .is_some_and(|progress| progress.worked);
-                let done = if worked {
-                    "done"
-                } else {
-                    "recorded by another process"
+                let done = match &self.runs[index] {
+                    Some(progress) if progress.diverged => "diverged",
+                    Some(progress) if progress.worked => "done",
+                    _ => "recorded by another process",
                 };
                 format!(
                     "[{}/{}] {}: {done}",

@@ -150,10 +150,40 @@ fn prepare_all(
     {
         return Err(failure.clone());
     }
+    if let Some(refused) = some_refuse(selected, &prepared) {
+        return Err(refused);
+    }
     for note in &notes {
         progress(&format!("note: {note}"));
     }
     Ok(prepared)
+}
+
+/// The refusal of a request that fits some of the runs only, and how to select these.
+fn some_refuse(
+    selected: &[Run],
+    prepared: &[Result<Option<Prepared>, Failure>],
+) -> Option<Failure> {
+    let is_refusal = |failure: &&Failure| failure.exit == Exit::Config;
+    let refusals = || prepared.iter().filter_map(|run| run.as_ref().err());
+    let first = refusals().find(is_refusal)?;
+    let kinds = |fits: bool| {
+        let runs = selected.iter().zip(prepared);
+        let runs = runs.filter(|(_, prepared)| prepared.is_ok() == fits);
+        let kinds = runs.filter_map(|(run, _)| Some(run.job.as_ref().ok()?.spec.model.pe.kind()));
+        kinds.collect::<BTreeSet<&str>>()
+    };
+    let fitting = kinds(true);
+    let others: Vec<&str> = fitting.difference(&kinds(false)).copied().collect();
+    let help = match others.first() {
+        Some(kind) => format!("--where pe={kind} selects runs that it fits"),
+        None => "select the runs that it fits with --where KEY=VALUE".to_owned(),
+    };
+    let (count, all) = (refusals().filter(is_refusal).count(), selected.len());
+    let message = &first.message;
+    let note = format!("{count} of {all} runs cannot be evaluated so; this is the first");
+    let text = format!("{message}\n  = note: {note}\n  = help: {help}");
+    Some(Failure::new(Exit::Config, text))
 }
 
 /// Evaluates one run of `total`, unless its evaluation exists; `None` for a run that diverged.

@@ -203,5 +203,7 @@ fn print_failures(outcome: &Outcome, done: usize, runs: usize) {
             "\n{} of {runs} failed{not_started}; run the same command again to retry them",
             outcome.failed.len()
         ));
+    } else if outcome.exit() == Exit::Diverged {
+        console::tell("\nevery run diverged; try a lower train.lr");
     }
 }

@@ -310,6 +310,12 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
         ));
     }
     assert!(stdout(&output).contains("diverged"), "{}", stdout(&output));
+    let said = stderr(&output);
+    let ended = |how: &str| {
+        let lines = said.lines().filter(|line| line.starts_with('['));
+        lines.filter(|line| line.contains(how)).count()
+    };
+    assert_eq!((ended(": diverged"), ended(": done")), (2, 2), "{said}");
     // When nothing survives, the exit code says so.
     let alone = Scratch::with(TINY);
     exits(

@@ -244,6 +244,31 @@ fn a_run_is_named_by_the_beginning_of_its_id() {
 }
 
 #[test]
+fn a_variant_of_some_of_the_encodings_is_refused_with_how_to_select_their_runs() {
+    let scratch = trained();
+    let place = scratch.directory.path();
+    let scaled = ["eval", "runs/tiny", "--lengths", "16", "--variant"];
+    let scaled = [&scaled[..], &["scaling={kind=\"ntk\"}"]].concat();
+    let refused = run(&scaled, place);
+    exits(&refused, 2);
+    let said = stderr(&refused);
+    for part in ["`learned`", "2 of 4 runs", "--where pe=rope"] {
+        assert!(said.contains(part), "{part} is missing:\n{said}");
+    }
+    let is_evaluated = |(path, _): &(PathBuf, Vec<u8>)| {
+        let run = scratch.runs().join(path.parent().unwrap());
+        run.join("evals").exists()
+    };
+    assert!(!scratch.records().iter().any(is_evaluated));
+    exits(
+        &run(&[&scaled[..], &["--where", "pe=rope"]].concat(), place),
+        0,
+    );
+    let evaluated = scratch.records();
+    assert_eq!(evaluated.iter().filter(|run| is_evaluated(run)).count(), 2);
+}
+
+#[test]
 #[expect(
     clippy::too_many_lines,
     reason = "one story: every step builds on the one before"
