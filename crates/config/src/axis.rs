@@ -417,12 +417,18 @@ impl Family {
                     )
                 })
                 .unwrap_or_default();
+            let help = match inside {
+                Some(_) => {
+                    format!("to set `{key}` for all runs, override the whole of it: {key}=...")
+                }
+                None => "keep one of the two".to_owned(),
+            };
             return Err(self
                 .value_error(source, &at, problem)
                 .with_value(shown)
                 .with_note(format!("values {} and {} are equal", first + 1, i + 1))
                 .with_note(note)
-                .with_help("keep one of the two"));
+                .with_help(help));
         }
         Ok(())
     }

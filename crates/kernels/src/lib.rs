@@ -66,10 +66,9 @@ pub use flex::bench;
 #[doc(hidden)]
 pub use cube::Launches;
 
-/// Runs `f` on a worker of the thread pool that fused operations use.
-///
-/// Avoids the wake-up latency of entering the pool from outside, once per operation.
-pub fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+/// Runs `f` on a worker of the thread pool that fused operations use; an error if the system does
+/// not start the threads. Avoids the wake-up latency of entering the pool once per operation.
+pub fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> std::io::Result<R> {
     flex::on_threads(f)
 }
 

@@ -8,8 +8,8 @@ pub(crate) use crate::reference::{
 use crate::{AdamWUpdate, Matmul, Norm, reference};
 use burn::tensor::Tensor;
 
-pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    f()
+pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> std::io::Result<R> {
+    Ok(f())
 }
 
 pub(crate) fn vector_problem() -> Option<String> {

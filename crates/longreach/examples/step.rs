@@ -211,14 +211,14 @@ fn main() -> anyhow::Result<()> {
     }
     if args.simulate.is_empty() {
         // As `longreach run` does.
-        return kernels::on_threads(|| measure(&args));
+        return kernels::on_threads(|| measure(&args))?;
     }
     // One thread also for the loops of the tensor library, which are not recorded.
     rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .stack_size(8 << 20)
         .build_global()?;
-    kernels::on_threads(|| args.simulate.iter().try_for_each(|n| simulate(&args, *n)))
+    kernels::on_threads(|| args.simulate.iter().try_for_each(|n| simulate(&args, *n)))?
 }
 
 /// Prints what a step takes on one thread, and what it would take on `threads`.

@@ -429,7 +429,8 @@ impl TransformerConfig {
     /// Names `mask` or `attention`.
     pub fn check_encoding(&self, encoding: &Facts) -> Result<(), ConfigError> {
         if self.mask == Mask::Bidirectional && encoding.causal_only {
-            let problem = "this encoding has no meaning for keys after the query";
+            let problem =
+                "does not fit the encoding, which has no meaning for keys after the query";
             let hint = "use another encoding, its bidirectional form where it has one, or mask = \
                         \"causal\"";
             return Err(ConfigError::new(

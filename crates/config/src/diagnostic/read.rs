@@ -321,6 +321,22 @@ impl Refusal<'_> {
         }
     }
 
+    /// How several values are compared, where a list is in the place of one.
+    fn axis_help(&self, value: &Value, allowed: &str) -> Option<String> {
+        let path = self.path.to_string();
+        let sections = ["model.", "train.", "task.", "eval."];
+        let can_vary = sections.iter().any(|section| path.starts_with(section));
+        let is_element = path.split('.').any(|part| part.parse::<usize>().is_ok());
+        let is_list = matches!(value, Value::Array(values) if !values.is_empty());
+        let is_axis = is_list && can_vary && !is_element && !allowed.starts_with("a list");
+        is_axis.then(|| {
+            let values = describe_value(value);
+            format!(
+                "to compare values, put them on an axis: [axes] and below it \"{path}\" = {values}"
+            )
+        })
+    }
+
     fn wrong_type(&self, expected: &str) -> Diagnostic {
         let allowed = friendly(expected);
         let key = TableName::from(&self.path);
@@ -328,7 +344,9 @@ impl Refusal<'_> {
             let (wanted, found) = (allowed, None);
             return self.value_error(Problem::WrongType { key, wanted, found });
         };
-        let help = rewrite(value, expected, self.path.last()).unwrap_or_default();
+        let axis = self.axis_help(value, &allowed);
+        let help = axis.or_else(|| rewrite(value, expected, self.path.last()));
+        let help = help.unwrap_or_default();
         let problem = Problem::WrongType {
             key,
             // The range of a whole number is in `allowed`.

@@ -72,7 +72,7 @@ pub(super) fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagn
         return Ok(());
     }
     let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit, \
-                   not ending in a dot, no name of a device";
+                   not ending in a dot, no reserved name such as `con`";
     Err(cell.error(
         key,
         "must be usable as the name of directories and files",

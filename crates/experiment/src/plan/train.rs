@@ -82,13 +82,18 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
     // One of the two without the other.
     if staged == train.stages.is_empty() {
         let (key, problem) = if staged {
-            ("train.length", "needs the stages")
+            ("train.length", "needs train.stages")
         } else {
-            ("train.stages", "are for another kind of lengths")
+            ("train.stages", "need train.length = \"staged\"")
         };
         let help = "write length = \"staged\" and stages = [{ steps = 900, train_len = 32 }, { \
                     steps = 100, train_len = 64, batch_size = 8 }]";
-        return Err(cell.error(key, problem, "both, or neither", help));
+        return Err(cell.error(
+            key,
+            problem,
+            "train.length = \"staged\" with train.stages, or neither",
+            help,
+        ));
     }
     let mut stages = Vec::new();
     for (index, written) in train.stages.iter().enumerate() {

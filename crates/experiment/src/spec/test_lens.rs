@@ -45,8 +45,8 @@ impl TestLen {
             Self::Range(from, to) if from > to => {
                 let help = format!("write \"{to}..{from}\"");
                 Some((
-                    "has its ends turned",
-                    "the lower end first".to_owned(),
+                    "ends below its beginning",
+                    "the lower length first".to_owned(),
                     help,
                 ))
             }

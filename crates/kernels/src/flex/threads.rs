@@ -3,6 +3,8 @@
 use super::recording;
 use rayon::prelude::*;
 use std::cell::Cell;
+use std::error::Error;
+use std::io;
 
 thread_local! {
     /// Whether this thread runs a task of [`for_each`] or [`map`].
@@ -96,12 +98,15 @@ pub(super) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn
 const STACK: usize = 8 << 20;
 
 /// Runs `f` on a worker of the pool that [`for_each`] uses.
-pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    // Fails where the pool exists already, whose creator has chosen the stack.
-    let _ = rayon::ThreadPoolBuilder::new()
-        .stack_size(STACK)
-        .build_global();
-    rayon::scope(|_| f())
+pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> io::Result<R> {
+    let pool = rayon::ThreadPoolBuilder::new().stack_size(STACK);
+    let refused = pool.build_global().err();
+    // There is no cause where the pool exists already, whose creator has chosen the stack.
+    let cause = refused.as_ref().and_then(Error::source);
+    match cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        None => Ok(rayon::scope(|_| f())),
+    }
 }
 
 /// A vector of `n` numbers, made `BLOCK` at a time: `write` receives the index of a block's first

@@ -347,7 +347,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
     format!(
         "{}: {} ({} recorded){}\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
          process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
-         {} prints measured figures in timings.json)",
+         every run writes what it took to timings.json)",
         plan.name,
         count(rows.len(), "run"),
         recorded,
@@ -358,6 +358,5 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         duration(seconds),
         bytes(largest as f64),
         ASSUMED_FLOPS / 1e9,
-        "every run",
     )
 }

@@ -118,18 +118,6 @@ fn check_options(arguments: &Args) -> Result<(), Failure> {
 /// Writes an event file for each record and says what was written.
 fn write_events(arguments: &Args) -> Result<String, Failure> {
     let found = find(&arguments.paths, arguments.recursive)?;
-    if found.records.is_empty() {
-        let paths: Vec<String> = arguments
-            .paths
-            .iter()
-            .map(|p| p.display().to_string())
-            .collect();
-        return Err(Failure::input(format!(
-            "{}: no record\n  = help: name a directory that `longreach run` wrote, such as \
-             runs/quickstart",
-            paths.join(", ")
-        )));
-    }
     print_sources(&found.records);
     edit_notes(&found.records, found.directories.iter().flatten().cloned());
     let out = &arguments.out;

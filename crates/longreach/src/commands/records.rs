@@ -20,8 +20,8 @@ const MAX_LISTED: usize = 10;
 ///
 /// # Errors
 ///
-/// [`support::exit::Exit::Input`] if one cannot be read, [`support::exit::Exit::Config`] if one
-/// holds more than one level of experiments.
+/// [`support::exit::Exit::Input`] if one cannot be read or none holds a record,
+/// [`support::exit::Exit::Config`] if one holds more than one level of experiments.
 pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
     // Of a submitted sweep, the experiment that its tasks write.
@@ -29,6 +29,14 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     let depth = survey::depth(&roots, recursive)?;
     let found = find_records_within(&roots, depth);
     if let Ok(found) = &found {
+        if found.records.is_empty() && found.excluded.is_empty() {
+            let paths: Vec<String> = roots.iter().map(|p| p.display().to_string()).collect();
+            return Err(Failure::input(format!(
+                "{}: no record\n  = help: name a directory that `longreach run` wrote, such as \
+                 runs/quickstart, or a file of records",
+                paths.join(", ")
+            )));
+        }
         tell_unsealed(&found.records);
     }
     found.map_err(|error| {

@@ -7,7 +7,7 @@ use experiment::run;
 use experiment::run::protocol::{CheckpointEvery, Event, How, report};
 use std::path::PathBuf;
 use support::exit::{Exit, Failure};
-use support::{console, signals};
+use support::{console, limits, signals};
 use sweep::cluster::array_task;
 
 /// Run one task of a submitted sweep; schedulers call this, see `longreach submit`
@@ -118,5 +118,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             run::worker::run_silently(directories, &how)
         }
     };
-    kernels::on_threads(job).map(|()| Exit::Done)
+    let refused = |error| limits::refused("the threads that compute", &error);
+    kernels::on_threads(job)
+        .map_err(refused)?
+        .map(|()| Exit::Done)
 }

@@ -22,6 +22,12 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         &["model.pe", "`m`", "write `values = { m = .. }`"],
     ),
     ("task.kind=kopy", 2, &["kopy", "copy"]),
+    // several values in the place of one
+    (
+        "train.lr=[1e-3,3e-3]",
+        2,
+        &["put them on an axis", "\"train.lr\" = [0.001, 0.003]"],
+    ),
     ("seeds=3", 2, &["seeds"]),
     (
         "train.length=\"sometimes\"",

@@ -198,7 +198,7 @@ fn ranges_are_scored_while_training_and_evaluated_later() {
             "6..9",
             "--lengths 6..9: the run was tested at another length",
         ),
-        ("12..10", "has its ends turned"),
+        ("12..10", "ends below its beginning"),
     ] {
         let output = eval(lengths);
         exits(&output, 2);

@@ -186,7 +186,7 @@ fn stages_that_do_not_fit_are_refused_by_name() {
             "out of range",
         ),
         ("[{steps=6,len=4}]", "train.stages", "len"),
-        ("[]", "train.length", "needs the stages"),
+        ("[]", "train.length", "needs train.stages"),
         (
             "[{steps=6,train_len=4,positions={kind=\"pose\",max_position=3}}]",
             "train.stages.0.positions.max_position",

@@ -164,6 +164,6 @@ impl Trained {
 fn unknown(option: &str, value: &str, allowed: &str) -> Failure {
     Failure::new(
         Exit::Config,
-        format!("{option} {value}: the run has none\n  = allowed: {allowed}"),
+        format!("{option} {value}: the run was not tested so\n  = allowed: {allowed}"),
     )
 }
