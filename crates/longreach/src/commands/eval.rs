@@ -34,7 +34,7 @@ use support::units::count;
 ///
 /// [`Exit::Input`] if a run does not exist; if it is the only one, also if it is not finished,
 /// diverged, or its weights are damaged. [`Exit::Config`] for a filter that selects nothing, or for
-/// lengths or variants that cannot work for any run; [`Exit::Device`]. Nothing has been evaluated
+/// lengths or variants that do not fit every run; [`Exit::Device`]. Nothing has been evaluated
 /// then.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let outcome = evaluate_all(arguments, console::tell)?;
@@ -124,7 +124,7 @@ fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Checks all runs before the first is evaluated. A request that fits no run is refused.
+/// Checks all runs before the first is evaluated. A request that does not fit all is refused.
 fn prepare_all(
     selected: &[Run],
     request: &Args,

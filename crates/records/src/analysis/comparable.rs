@@ -2,8 +2,8 @@
 //!
 //! Experiments that trained for different budgets are apart, because a longer training is not a
 //! better method. The runs of one experiment stay together: where it varies its own budget, that is
-//! its question. Experiments of one budget with more methods than a reader can compare are apart
-//! too.
+//! its question. Experiments whose tasks have different alphabets are apart, and so are those of
+//! one budget with more methods than a reader can compare.
 
 use crate::record::RunRecord;
 use crate::text::{self, thousands};
@@ -34,21 +34,34 @@ fn budget(run: &RunRecord) -> Budget {
     )
 }
 
-/// The parts of runs, by budget and experiment. `runs`: in canonical order, not empty.
+/// The size of the task's alphabet; 0 where its config does not say.
+fn alphabet(run: &RunRecord) -> u64 {
+    let task = run.spec.get("task");
+    let size = task.and_then(|task| task.get("alphabet")?.as_u64());
+    size.unwrap_or(0)
+}
+
+/// Budgets, experiments and alphabets of runs.
+type Pool<'a> = (BTreeSet<Budget>, BTreeSet<&'a str>, BTreeSet<u64>);
+
+/// The parts of runs, by budget, alphabet and experiment. `runs`: in canonical order, not empty.
 pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
-    let mut pools: Vec<(BTreeSet<Budget>, BTreeSet<&'a str>)> = Vec::new();
+    let mut pools: Vec<Pool<'a>> = Vec::new();
     for run in runs {
         let mut own = (
             BTreeSet::from([budget(run)]),
             BTreeSet::from([run.experiment.as_str()]),
+            BTreeSet::from([alphabet(run)]),
         );
-        // An experiment with several budgets joins the pools of each.
-        let (joined, rest): (Vec<_>, Vec<_>) = pools
-            .into_iter()
-            .partition(|pool| !pool.0.is_disjoint(&own.0) || !pool.1.is_disjoint(&own.1));
-        for (budgets, experiments) in joined {
+        // An experiment with several budgets or alphabets joins the pools of each.
+        let (joined, rest): (Vec<_>, Vec<_>) = pools.into_iter().partition(|pool| {
+            !pool.1.is_disjoint(&own.1)
+                || !pool.0.is_disjoint(&own.0) && !pool.2.is_disjoint(&own.2)
+        });
+        for (budgets, experiments, alphabets) in joined {
             own.0.extend(budgets);
             own.1.extend(experiments);
+            own.2.extend(alphabets);
         }
         pools = rest;
         pools.push(own);
@@ -56,7 +69,7 @@ pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
     pools.sort();
     let names = names(&pools);
     let mut out = Vec::new();
-    for ((_, experiments), name) in pools.iter().zip(names) {
+    for ((_, experiments, _), name) in pools.iter().zip(names) {
         let own = runs
             .iter()
             .filter(|run| experiments.contains(run.experiment.as_str()));
@@ -79,8 +92,9 @@ pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
     out
 }
 
-/// What tells pools apart: steps, and rows of a batch where steps are equal.
-fn names(pools: &[(BTreeSet<Budget>, BTreeSet<&str>)]) -> Vec<String> {
+/// What tells pools apart: steps, rows of a batch where steps are equal, and where both are, the
+/// only experiment or the alphabet of several. An alphabet that no config gives needs no name.
+fn names(pools: &[Pool<'_>]) -> Vec<String> {
     if pools.len() < 2 {
         return vec![String::new(); pools.len()];
     }
@@ -90,14 +104,33 @@ fn names(pools: &[(BTreeSet<Budget>, BTreeSet<&str>)]) -> Vec<String> {
         text::list(&values, 4)
     };
     let steps = |budgets: &BTreeSet<Budget>| format!("{} steps", listed(budgets, |b| b.0));
-    let name = |(budgets, _): &(BTreeSet<Budget>, BTreeSet<&str>)| {
+    let of_budget = |(budgets, ..): &Pool<'_>| {
         let own = steps(budgets);
-        let alike = pools.iter().filter(|(other, _)| steps(other) == own);
-        if alike.count() > 1 {
-            format!("{own} of {} rows", listed(budgets, |b| b.1))
-        } else {
-            own
+        let rest = pools.iter().filter(|(other, ..)| other != budgets);
+        match rest.clone().count() {
+            0 => String::new(),
+            _ if rest.clone().any(|(other, ..)| steps(other) == own) => {
+                format!("{own} of {} rows", listed(budgets, |b| b.1))
+            }
+            _ => own,
         }
+    };
+    let of_task = |(_, experiments, alphabets): &Pool<'_>| match experiments.first() {
+        _ if *alphabets == BTreeSet::from([0]) => String::new(),
+        Some(experiment) if experiments.len() == 1 => {
+            format!("experiment {}", text::name(experiment, 40))
+        }
+        _ => {
+            let sizes: Vec<String> = alphabets.iter().map(u64::to_string).collect();
+            format!("alphabet of {}", text::list(&sizes, 4))
+        }
+    };
+    let name = |pool: &Pool<'_>| {
+        let alike = pools.iter().filter(|other| other.0 == pool.0).count() > 1;
+        let task = alike.then(|| of_task(pool));
+        let parts = [Some(of_budget(pool)), task].into_iter().flatten();
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        parts.join(", ")
     };
     pools.iter().map(name).collect()
 }
@@ -116,10 +149,29 @@ mod tests {
     use super::*;
 
     fn pools(all: &[(Budget, &'static str)]) -> Vec<String> {
-        let all = all
-            .iter()
-            .map(|(b, e)| (BTreeSet::from([*b]), BTreeSet::from([*e])));
+        let all = all.iter();
+        let all = all.map(|(b, e)| {
+            (
+                BTreeSet::from([*b]),
+                BTreeSet::from([*e]),
+                BTreeSet::from([0]),
+            )
+        });
         names(&all.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn tasks_of_one_budget_are_named_by_experiment_or_alphabet() {
+        let pool = |experiments: &[&'static str], alphabet: u64| {
+            let experiments = experiments.iter().copied().collect();
+            (
+                BTreeSet::from([(600, 32)]),
+                experiments,
+                BTreeSet::from([alphabet]),
+            )
+        };
+        let all = [pool(&["a"], 0), pool(&["b"], 26), pool(&["c", "d"], 50)];
+        assert_eq!(names(&all), ["", "experiment b", "alphabet of 50"]);
     }
 
     #[test]
