@@ -2,7 +2,6 @@
 
 use super::claim::{Claims, Published, PublishedNumber};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
-use crate::record::RunRecord;
 use crate::stats;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,17 +90,16 @@ fn beside(
     let setting = &place.setting;
     let method = find_method(setting, &number.method, aliases)?;
     let length = table.our_length(number.length, setting.task.train_len);
+    let scores = |len: usize| setting.point(method, &table.metric, len).values;
     let runs = setting.groups[method.group].runs.iter();
-    let is_unfitted = |run: &RunRecord| {
-        let last = run.train.stop_scores.last().and_then(|score| score.value);
-        table
-            .fitted
-            .is_some_and(|least| last.is_none_or(|score| score < least))
-    };
-    let unfitted = runs.filter(|run| is_unfitted(run)).map(|run| run.seed);
-    let unfitted: BTreeSet<u64> = unfitted.collect();
-    let all = setting.point(method, &table.metric, length).values;
-    let ours = all.iter().filter(|(seed, _)| !unfitted.contains(seed));
+    let stops = runs.filter_map(|run| Some((run.seed, run.train.stop_scores.last()?.value?)));
+    // A training that its stop did not end learned after the last of its scores, or not at all.
+    let in_length = stops.chain(scores(setting.task.train_len));
+    let fit = in_length.filter(|(_, score)| Some(*score) >= table.fitted);
+    let fit: BTreeSet<u64> = fit.map(|(seed, _)| seed).collect();
+    let all = scores(length);
+    let counts = |seed: &u64| table.fitted.is_none() || fit.contains(seed);
+    let ours = all.iter().filter(|(seed, _)| counts(seed));
     let ours: Vec<f64> = ours.map(|(_, score)| *score).collect();
     (!ours.is_empty() && !number.seeds.is_empty()).then(|| Beside {
         source: table.source.clone(),

@@ -115,8 +115,8 @@ pub struct Published {
     /// otherwise they must be equal.
     #[serde(default)]
     pub train_len: Option<usize>,
-    /// Where the source counts only seeds that fit the training length: the score by which
-    /// `train.stop` ended their training. None if it counts all.
+    /// Where the source counts only seeds that fit the training length: the score that the last one
+    /// of `train.stop` or the final one at the training length has to reach. None if it counts all.
     #[serde(default)]
     pub fitted: Option<f64>,
     /// The numbers.
