@@ -347,10 +347,14 @@ impl Refusal<'_> {
         let axis = self.axis_help(value, &allowed);
         let help = axis.or_else(|| rewrite(value, expected, self.path.last()));
         let help = help.unwrap_or_default();
+        // The names and the range are in `allowed`.
+        let wanted = match allowed.split(',').next() {
+            Some(first) if first.starts_with("one of ") => "a string",
+            first => first.unwrap_or(&allowed),
+        };
         let problem = Problem::WrongType {
             key,
-            // The range of a whole number is in `allowed`.
-            wanted: allowed.split(',').next().unwrap_or(&allowed).to_owned(),
+            wanted: wanted.to_owned(),
             found: Some(type_name(value)),
         };
         self.value_error(problem)

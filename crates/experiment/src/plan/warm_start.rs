@@ -10,6 +10,7 @@ use posenc::EncodingConfig;
 use records::RunRecord;
 use std::io;
 use std::path::{Path, PathBuf};
+use support::exit::Exit;
 use tiny_transformer::TransformerConfig;
 
 /// A recorded run, its directory and its job.
@@ -83,7 +84,7 @@ pub(super) fn warm_start(
         let (start, place) = start_file::read(&place, model, first).map_err(|problem| {
             let allowed = "the tensors of this model's weights.safetensors, as F32";
             let help = "docs/interop.md has their names and shapes; it is relative to the config";
-            refuse(cell, &problem, allowed, help)
+            refuse(cell, &problem, allowed, help).with_exit(Exit::Input)
         })?;
         return Ok(Some(FoundStart {
             start,
@@ -127,7 +128,7 @@ fn recorded_run(
         let problem = format!("gives no weights: {error}");
         let allowed = "a directory of runs of the program, or a .safetensors file";
         let help = "it is relative to the config; docs/from-pytorch.md says what a file must have";
-        refuse(cell, &problem, allowed, help)
+        refuse(cell, &problem, allowed, help).with_exit(Exit::Input)
     })?;
     // With `half_seeds` a seed has two runs, and the weights of the whole one are meant.
     if found.len() > 1 {

@@ -117,7 +117,7 @@ fn files_that_do_not_fit_are_refused_by_tensor() {
         std::fs::write(&file, bytes).unwrap();
         let arguments = [&["seeds=[0]", ONE, &start], more].concat();
         let output = scratch.longreach("check", &arguments);
-        exits(&output, 2);
+        exits(&output, 3);
         let text = stderr(&output);
         let names = ["train.start_from", "mine.safetensors", said];
         assert!(
@@ -184,6 +184,6 @@ fn files_that_do_not_fit_are_refused_by_tensor() {
     );
     std::fs::remove_file(&file).unwrap();
     let gone = scratch.longreach("check", &["seeds=[0]", ONE, &start]);
-    exits(&gone, 2);
+    exits(&gone, 3);
     assert!(stderr(&gone).contains("mine.safetensors: No such file"));
 }

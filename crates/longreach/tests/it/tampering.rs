@@ -693,7 +693,7 @@ fn a_run_that_pytorch_trained_is_called_that() {
         assert!(said.contains("was trained in PyTorch"), "{said}");
         let from = format!("train.start_from={:?}", place.display().to_string());
         let check = scratch.longreach("check", &["seeds=[0]", &from]);
-        exits(&check, 2);
+        exits(&check, 3);
         let said = stderr(&check);
         assert!(
             said.contains("longreach.bench, which keeps no weights"),

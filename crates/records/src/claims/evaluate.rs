@@ -48,11 +48,12 @@ impl Claims {
                 }
             }
             if out.len() == before {
+                let lacks = claim.lacks(settings, &self.aliases);
                 out.push(Outcome {
                     claim: at,
                     place: String::new(),
                     verdict: Verdict::NotTested,
-                    numbers: vec![untested(&claim.lacks(settings, &self.aliases), "")],
+                    numbers: vec![untested(lacks.as_deref().unwrap_or("no number"), "")],
                 });
             }
         }

@@ -11,6 +11,9 @@ use records::metric;
 use records::stats::{ALPHA, Correlation, MOST_EXACT};
 use records::text::{self, list};
 
+/// Claims that name what no record has, and that the summary names.
+const MOST_LACKING: usize = 5;
+
 /// The lists of claims: verdict, anchor, first sentence of the caption.
 const LISTS: [(Verdict, &str, &str); 4] = [
     (
@@ -48,7 +51,14 @@ pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> Ch
     let summary = if claims.claims.is_empty() {
         String::new()
     } else {
-        format!("Claims of the source: {}", counts(&outcomes))
+        let counts = format!("Claims of the source: {}", counts(&outcomes));
+        let lacking = claims.lacking(settings).into_iter().take(MOST_LACKING);
+        let lacking = lacking.map(|(at, what)| format!("{}: {what}.", named(claims, at)));
+        [counts]
+            .into_iter()
+            .chain(lacking)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     ChapterFiles {
         chapter: Chapter {
@@ -74,11 +84,16 @@ pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> Ch
 fn impossible(claims: &Claims, outcome: &Outcome) -> Option<String> {
     let why = outcome.numbers.iter().find_map(|n| n.impossible.as_ref())?;
     Some(format!(
-        "Claim {} (\"{}\") in {}: {why}. More seeds or test rows, or another bound, can decide it.",
-        outcome.claim + 1,
-        text::name(&claims.claims[outcome.claim].text, 120),
+        "{} in {}: {why}. More seeds or test rows, or another bound, can decide it.",
+        named(claims, outcome.claim),
         outcome.place
     ))
+}
+
+/// A claim in a note, by its place in the list.
+fn named(claims: &Claims, at: usize) -> String {
+    let text = text::name(&claims.claims[at].text, 120);
+    format!("Claim {} (\"{text}\")", at + 1)
 }
 
 /// The claims with one verdict; none if there are none.

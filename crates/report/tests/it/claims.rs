@@ -104,6 +104,22 @@ fn a_claim_finds_a_method_by_a_label_that_some_of_its_seeds_have() {
 }
 
 #[test]
+fn a_name_that_no_record_has_is_told_though_the_claim_is_tested() {
+    let claim =
+        claim(json!({ "kind": "better", "methods": ["a"], "than": ["c", "d"], "lengths": [32] }));
+    let spec = ReportSpec {
+        claims: claims(vec![claim]),
+        ..ReportSpec::default()
+    };
+    let page = text(&three(), &spec, "report.md");
+    let told = "no method \"d\"; the records have a, b, c.";
+    assert!(
+        page.contains("0 not tested") && page.contains(told),
+        "{page}"
+    );
+}
+
+#[test]
 fn claims_name_methods_in_words_and_their_file_does_not() {
     let claim = claim(json!({ "kind": "better", "methods": ["a", "b"], "lengths": [32] }));
     let names = Names(&[&[("a", Some("Alpha")), ("b", Some("Beta"))]]);

@@ -88,6 +88,10 @@ fn hints() {
             with("test_lens = [4, 8]", "test_lens = [4, 8]\nalphabet = 3"),
         ),
         (
+            "a kind that is a number",
+            with("kind = \"copy\"", "kind = 5"),
+        ),
+        (
             "a scaling as an encoding",
             with("pe = { kind = \"rope\" }", "pe = { kind = \"yarn\" }")
                 .replace("[axes]", "")
