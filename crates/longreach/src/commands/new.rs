@@ -355,7 +355,7 @@ fn task_section(kind: &str) -> String {
     let mut out = format!("\n[task]\n{written:<COMMENT$} # {summary}\n");
     if kind.ends_with("text") {
         let files = "# files = [\"my/*.txt\"]";
-        let what = "your own text; without it, the sources of this program's dependencies";
+        let what = "your own text; without it, the Rust sources that the program carries";
         let _ = writeln!(out, "{files:<COMMENT$} # {what}");
     }
     if kind == "jsonl" {
