@@ -322,7 +322,7 @@ fn summary(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
     };
     let limit = match tasks {
         0..FEWEST_TASKS if first.len() < rows.len() => {
-            "; so few tasks do not show an order on other tasks"
+            ". With so few tasks this holds for these tasks only"
         }
         _ => "",
     };
