@@ -2,6 +2,7 @@
 
 use super::buffer_pool::Buffer;
 use super::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
+use super::live_rows::{LiveRows, unsign_zero_rows};
 use super::norm::Norm;
 use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, slab_rows, weight};
 use super::tensors::{contiguous, tensor};
@@ -57,6 +58,7 @@ impl FusedOp<4> for Linear {
         let norm = norm.as_ref().map(NormTensors::view);
         let (norm_sums, weight_sums) =
             backward(x.storage(), norm, &transposed, grad.storage(), &mut grad_x);
+        unsign_zero_rows(&mut grad_x, shape[1]);
         let [scale, shift] = norm_sums.totals();
         [
             Some(tensor(grad_x, shape)),
@@ -195,12 +197,8 @@ impl Slab<'_> {
         let [m, k] = transposed.shape();
         let mut normed = Buffer::new(CHUNK * k);
         let mut accumulate = Accumulate::Overwrite;
-        for ((x, grad), grad_x) in self
-            .x
-            .chunks(CHUNK * k)
-            .zip(self.grad.chunks(CHUNK * m))
-            .zip(self.grad_x.chunks_mut(CHUNK * k))
-        {
+        let (weight, norm_sums) = (self.weight, self.norm_sums);
+        let mut chunk = |x: &[f32], grad: &[f32], grad_x: &mut [f32]| {
             let rows = x.len() / k;
             let mut stats = [[0.0; 2]; CHUNK];
             let input = match norm {
@@ -216,21 +214,36 @@ impl Slab<'_> {
             multiply(
                 &Matrix::row_major(input, rows, k, k).as_lhs_transposed(),
                 &grad.as_rhs(m),
-                MatrixMut::packed(self.weight, k, m),
+                MatrixMut::packed(&mut *weight, k, m),
                 accumulate,
             );
             // grad norm(x) = grad w^T, [rows, k]; the norm turns it into grad x below.
             multiply(
                 &grad.as_lhs(),
                 transposed,
-                MatrixMut::row_major(grad_x, rows, k, k),
+                MatrixMut::row_major(&mut *grad_x, rows, k, k),
                 Accumulate::Overwrite,
             );
             if let Some(norm) = norm {
-                norm.backward(x, &stats[..rows], grad_x, self.norm_sums);
+                norm.backward(x, &stats[..rows], grad_x, norm_sums);
             }
             // Only the first chunk of the slab replaces what the buffer held.
             accumulate = Accumulate::Add;
+        };
+        let chunks = self.x.chunks(CHUNK * k).zip(self.grad.chunks(CHUNK * m));
+        for ((x, grad), grad_x) in chunks.zip(self.grad_x.chunks_mut(CHUNK * k)) {
+            let Some(live) = LiveRows::of(grad, m) else {
+                chunk(x, grad, grad_x);
+                continue;
+            };
+            let (all, count) = (x.len() / k, live.count());
+            let [mut live_x, mut live_grad, mut live_grad_x] =
+                [k, m, k].map(|width| Buffer::new(count * width));
+            live.gather(Matrix::row_major(x, all, k, k), &mut live_x);
+            live.gather(Matrix::row_major(grad, all, m, m), &mut live_grad);
+            chunk(&live_x, &live_grad, &mut live_grad_x);
+            // It was filled with zeros.
+            live.scatter(&live_grad_x, k, grad_x);
         }
     }
 }

@@ -21,6 +21,7 @@ mod columns;
 mod diagonal_network;
 mod gemm;
 mod linear;
+mod live_rows;
 mod mlp;
 mod nll;
 mod norm;

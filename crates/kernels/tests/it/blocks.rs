@@ -7,7 +7,7 @@ use longreach_kernels::{
     AttentionWeights, Bias, DiagonalNetwork, Linear, Matmul, MlpWeights, Norm, Rotation, reference,
 };
 
-type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
+pub type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
 fn flat(x: Tensor<2>) -> Tensor<1> {
     let n = x.dims().iter().product::<usize>();
@@ -50,7 +50,7 @@ fn layer<'a>(
 }
 
 /// Fused and defined, over `n` rows, with their inputs.
-fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)> {
+pub fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)> {
     type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>, Matmul) -> Tensor<2>;
     type Half = fn(Tensor<2>, Norm, MlpWeights) -> Tensor<2>;
     let mut operations: Vec<(String, Vec<Input>, Op, Op)> = Vec::new();
@@ -145,7 +145,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 /// An attention half: which norm, rotation and bias.
 #[derive(Clone, Copy, Debug)]
-struct Half {
+pub struct Half {
     /// Batch, heads, length, head_dim, d_model.
     sizes: [usize; 5],
     shift: bool,
@@ -170,7 +170,7 @@ enum Added {
 }
 
 impl Half {
-    fn inputs(&self) -> Vec<Input> {
+    pub fn inputs(&self) -> Vec<Input> {
         let [batch, heads, length, head_dim, d] = self.sizes;
         let mut inputs = vec![input(&[batch, length, d], 1), input(&[d], 2)];
         inputs.extend(self.shift.then(|| input(&[d], 3)));
@@ -192,7 +192,7 @@ impl Half {
         })
     }
 
-    fn op(
+    pub fn op(
         self,
         half: fn(
             Tensor<3>,
@@ -257,7 +257,7 @@ impl Half {
     }
 }
 
-fn halves(sizes: [usize; 5]) -> Vec<Half> {
+pub fn halves(sizes: [usize; 5]) -> Vec<Half> {
     let plain = Half {
         sizes,
         shift: true,

@@ -5,6 +5,7 @@ mod blocks;
 mod columns;
 mod common;
 mod groups;
+mod live_rows;
 mod rotation;
 mod rows;
 mod weights;

@@ -4,6 +4,7 @@ use super::state::{AttentionBlock, Saved};
 use crate::flex::attention::{PartView, TILE, attention_backward, grads_by_head};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
+use crate::flex::live_rows::unsign_zero_rows;
 use crate::flex::partial_sums::{NormPartialSums, PartialSums, slab_rows, store, weight};
 use crate::flex::threads::{for_each, threads};
 use crate::flex::two_rounds;
@@ -124,6 +125,7 @@ impl Saved {
                 for_each(tasks.enumerate().collect(), work, task);
             }
         }
+        unsign_zero_rows(grad, d);
         let [scale, shift] = sums.norm.totals();
         let [qkv, output] = [sums.qkv, sums.output].map(|sums| Some(sums.total()));
         ([scale, shift, qkv, output], bias_grads)
@@ -177,11 +179,16 @@ impl Saved {
             output_layout.tiles(attended_grad),
             grad.len() * inner / 32,
             |(rows, tile)| {
-                let grad = Matrix::row_major(&grad[rows.start * d..], rows.len(), d, d).as_lhs();
+                let (grad, all) = (&grad[rows.start * d..rows.end * d], rows.len());
+                let count = live_rows(grad, None, d);
+                if count < all {
+                    tile.fill(0.0);
+                }
+                let target = MatrixMut::in_bands(tile, all, inner, head_dim);
                 multiply(
-                    &grad,
+                    &Matrix::row_major(&grad[..count * d], count, d, d).as_lhs(),
                     &transposed.output,
-                    MatrixMut::in_bands(tile, rows.len(), inner, head_dim),
+                    target.row_range(0..count),
                     Accumulate::Overwrite,
                 );
             },
@@ -240,8 +247,16 @@ impl Saved {
             .output_layout(batch)
             .cut_at_tiles(first..first + grad.len() / d)
         {
-            let count = part.len();
+            // `projected_grad` starts at the first of `sequences`; rows are counted through all.
+            let before = sequences.start * length;
+            let of_sequences = op.qkv_layout(sequences.len());
+            let projected = |part: &Range<usize>| {
+                of_sequences.rows(projected_grad, part.start - before..part.end - before)
+            };
             let grad = &mut grad[(part.start - first) * d..(part.end - first) * d];
+            // Padding at the end of a sequence has gradients of zero and adds nothing.
+            let count = live_rows(grad, Some(projected(&part)), d);
+            let (grad, part) = (&mut grad[..count * d], part.start..part.start + count);
             // grad output = attended^T grad, [inner, d].
             let right = Matrix::row_major(grad, count, d, d).as_rhs(d);
             let attended = op
@@ -262,11 +277,7 @@ impl Saved {
             let mut stats = [[0.0; 2]; TILE];
             // norm(x) is not saved but computed again.
             norm.forward(x, normed, &mut stats[..count]);
-            // `projected_grad` starts at the first of `sequences`; rows are counted through all.
-            let before = sequences.start * length;
-            let projected = op
-                .qkv_layout(sequences.len())
-                .rows(projected_grad, part.start - before..part.end - before);
+            let projected = projected(&part);
             // grad qkv = norm(x)^T grad projected, [inputs, 3 inner].
             let normed = Matrix::row_major(normed, count, inputs, inputs).as_lhs_transposed();
             multiply(
@@ -289,4 +300,16 @@ impl Saved {
             sums.accumulate = Accumulate::Add;
         }
     }
+}
+
+/// Rows up to the last one whose gradient of the output, or of the projections, is not zero; at
+/// least one, as the sums of a tile begin with a product.
+fn live_rows(grad: &[f32], projected: Option<Matrix<'_>>, d: usize) -> usize {
+    let is_live = |row: &usize| {
+        let values = &grad[row * d..][..d];
+        let is_live = values.iter().any(|value| *value != 0.0);
+        is_live || projected.is_some_and(|projected| projected.has_nonzero(*row))
+    };
+    let last = (0..grad.len() / d).rev().find(is_live);
+    last.map_or(1, |row| row + 1)
 }

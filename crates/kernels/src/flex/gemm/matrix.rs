@@ -104,6 +104,38 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// Whether a row has a number other than zero.
+    pub(crate) fn has_nonzero(self, row: usize) -> bool {
+        let mut column = 0;
+        while column < self.layout.cols {
+            let segment = self.segment(column);
+            let values = &self.values[segment.start + row * segment.stride..][..segment.count];
+            if values.iter().any(|value| *value != 0.0) {
+                return true;
+            }
+            column += segment.count;
+        }
+        false
+    }
+
+    /// Copies some rows of a whole matrix to one of those rows alone, of the same order.
+    pub(crate) fn copy_rows(self, rows: &[usize], mut to: &mut [f32]) {
+        let mut column = 0;
+        while column < self.layout.cols {
+            let Segment {
+                start,
+                stride,
+                count,
+            } = self.segment(column);
+            for row in rows {
+                let (now, later) = to.split_at_mut(stride);
+                now.copy_from_slice(&self.values[start + row * stride..][..stride]);
+                to = later;
+            }
+            column += count;
+        }
+    }
+
     /// A row as one slice: borrowed where it lies in one segment, else gathered in `scratch`,
     /// which holds a row.
     pub(crate) fn contiguous_row<'b>(self, row: usize, scratch: &'b mut [f32]) -> &'b [f32]

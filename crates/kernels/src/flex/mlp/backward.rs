@@ -5,6 +5,7 @@ use super::two_rounds::backward_in_two_rounds;
 use super::weights::{Saved, Weights, inputs, sizes, widest};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
+use crate::flex::live_rows::{LiveRows, unsign_zero_rows};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::{CHUNK, NormPartialSums, PartialSums, slab_rows, store};
 use crate::flex::threads::for_each;
@@ -33,6 +34,7 @@ pub(super) fn backward(saved: &Saved, mut grad: FlexTensor) -> [Option<FlexTenso
     } else {
         backward_by_slabs(saved, grad.storage_mut(), &weights, rows, all);
     }
+    unsign_zero_rows(grad.storage_mut(), d);
     let [scale, shift] = norm_sums.totals();
     [
         Some(grad),
@@ -52,8 +54,13 @@ fn backward_by_slabs(
     rows: usize,
     (sums, norm_sums): (&mut Weights<PartialSums>, &mut NormPartialSums),
 ) {
-    let (sizes @ [d, ff], columns) = (sizes(&saved.weights), inputs(&saved.weights));
-    let (norm, work) = (saved.norm.view(), grad.len() * ff / 8);
+    let ([d, ff], work) = (sizes(&saved.weights), grad.len());
+    let block = Block {
+        norm: saved.norm.view(),
+        weights,
+        sizes: [d, ff],
+        inputs: inputs(&saved.weights),
+    };
     let mut gate_sums = sums.gate.as_mut().map(PartialSums::slabs);
     let rows_of_x = saved.x.storage::<f32>().chunks(rows * d);
     let outputs = grad
@@ -73,8 +80,8 @@ fn backward_by_slabs(
         norm_sum,
     };
     let tasks = rows_of_x.zip(saved.inner(rows, ff)).zip(outputs).map(task);
-    for_each(tasks.collect(), work, |slab: Slab<'_>| {
-        slab.run(norm, weights, sizes, columns);
+    for_each(tasks.collect(), work * ff / 8, |slab: Slab<'_>| {
+        slab.run(block);
     });
 }
 
@@ -87,6 +94,48 @@ struct Slab<'a> {
     grad: &'a mut [f32],
     sums: Weights<&'a mut [f32]>,
     norm_sum: &'a mut [f32],
+}
+
+/// What is common to all rows.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    norm: Norm<'a>,
+    weights: &'a PreparedWeights<'a>,
+    /// D and the inner width.
+    sizes: [usize; 2],
+    /// Columns of what up and gate multiply.
+    inputs: usize,
+}
+
+/// A chunk of the rows of a slab.
+struct Rows<'a> {
+    x: &'a [f32],
+    grad: &'a mut [f32],
+    inner: [Option<&'a [f32]>; 2],
+}
+
+impl Rows<'_> {
+    /// Calls `f` with the live rows alone; the gradients of the others stay zero.
+    fn of_live(self, live: &LiveRows, [d, ff]: [usize; 2], mut f: impl FnMut(Rows<'_>)) {
+        let (all, count) = (self.x.len() / d, live.count());
+        let mut x = Buffer::new(count * d);
+        let mut grad = Buffer::new(count * d);
+        live.gather(Matrix::row_major(self.x, all, d, d), &mut x);
+        live.gather(Matrix::row_major(&*self.grad, all, d, d), &mut grad);
+        let inner = self.inner.map(|inner| {
+            let mut gathered = Buffer::new(count * padded(ff));
+            live.gather(Matrix::packed(inner?, all, ff), &mut gathered);
+            Some(gathered)
+        });
+        f(Rows {
+            x: &x,
+            grad: &mut grad,
+            inner: inner
+                .each_ref()
+                .map(|inner| inner.as_ref().map(|inner| &inner[..])),
+        });
+        live.scatter(&grad, d, self.grad);
+    }
 }
 
 /// Scratch of a task, for one chunk of rows or one panel of the activation.
@@ -124,57 +173,73 @@ struct SumOperands<'a> {
 }
 
 impl Slab<'_> {
-    /// `inputs`: columns of what up and gate multiply.
-    fn run(
-        mut self,
-        norm: Norm<'_>,
-        weights: &PreparedWeights<'_>,
-        [d, ff]: [usize; 2],
-        inputs: usize,
-    ) {
-        let mut scratch = Scratch::new(weights, [d, ff], inputs);
+    fn run(mut self, block: Block<'_>) {
+        let [d, ff] = block.sizes;
+        let mut scratch = Scratch::new(block.weights, block.sizes, block.inputs);
         let mut inner = self
             .inner
-            .map(|inner| inner.unwrap_or_default().chunks(CHUNK * padded(ff)));
+            .map(|inner| inner.map(|inner| inner.chunks(CHUNK * padded(ff))));
         let mut accumulate = Accumulate::Overwrite;
         let grad = std::mem::take(&mut self.grad);
         for (x, grad) in self.x.chunks(CHUNK * d).zip(grad.chunks_mut(CHUNK * d)) {
-            let rows = x.len() / d;
-            let mut stats = [[0.0; 2]; CHUNK];
-            let normed = &mut scratch.normed[..rows * inputs];
-            // norm(x) is not saved but computed again.
-            norm.forward(x, normed, &mut stats[..rows]);
-            let grad_normed = &mut scratch.grad_normed[..x.len()];
-            {
-                let normed = Matrix::row_major(&*normed, rows, inputs, inputs);
-                let grad = Matrix::row_major(&*grad, rows, d, d);
-                let inner = inner.each_mut().map(Iterator::next);
-                let chunk = Chunk::new(grad, inner);
-                let operands = SumOperands {
-                    rows,
-                    width: d,
-                    normed_transposed: normed.as_lhs_transposed(),
-                    grad: grad.as_rhs(d),
-                    accumulate,
-                };
-                // Panel by panel, so that the result of one step is still in L1 for the next.
-                for (i, panel) in Panel::steps(ff).enumerate() {
-                    let length = panel.range(rows).len();
-                    let mut grads = PanelGrads {
-                        active: &mut scratch.active[..length],
-                        up: &mut scratch.grad_up[..length],
-                        gate: scratch.grad_gate.get_mut(..length).unwrap_or_default(),
-                    };
-                    chunk.panel((i, &panel), weights, &mut grads, grad_normed);
-                    self.add(&panel, &operands, &grads, [inputs, ff]);
-                }
+            let inner = inner.each_mut().map(|inner| inner.as_mut()?.next());
+            let rows = Rows { x, grad, inner };
+            let mut chunk = |rows: Rows<'_>| self.chunk(rows, block, accumulate, &mut scratch);
+            match LiveRows::of(rows.grad, d) {
+                None => chunk(rows),
+                Some(live) => rows.of_live(&live, block.sizes, chunk),
             }
-            norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
-            // The residual sum: `grad` also reaches x directly.
-            store(grad, grad_normed, Accumulate::Add);
             // Only the first chunk of the slab replaces what the buffers held.
             accumulate = Accumulate::Add;
         }
+    }
+
+    /// The backward pass of a chunk of rows.
+    fn chunk(
+        &mut self,
+        Rows { x, grad, inner }: Rows<'_>,
+        block: Block<'_>,
+        accumulate: Accumulate,
+        scratch: &mut Scratch,
+    ) {
+        let Block {
+            norm,
+            weights,
+            sizes: [d, ff],
+            inputs,
+        } = block;
+        let rows = x.len() / d;
+        let mut stats = [[0.0; 2]; CHUNK];
+        let normed = &mut scratch.normed[..rows * inputs];
+        // norm(x) is not saved but computed again.
+        norm.forward(x, normed, &mut stats[..rows]);
+        let grad_normed = &mut scratch.grad_normed[..x.len()];
+        {
+            let normed = Matrix::row_major(&*normed, rows, inputs, inputs);
+            let grad = Matrix::row_major(&*grad, rows, d, d);
+            let chunk = Chunk::new(grad, inner);
+            let operands = SumOperands {
+                rows,
+                width: d,
+                normed_transposed: normed.as_lhs_transposed(),
+                grad: grad.as_rhs(d),
+                accumulate,
+            };
+            // Panel by panel, so that the result of one step is still in L1 for the next.
+            for (i, panel) in Panel::steps(ff).enumerate() {
+                let length = panel.range(rows).len();
+                let mut grads = PanelGrads {
+                    active: &mut scratch.active[..length],
+                    up: &mut scratch.grad_up[..length],
+                    gate: scratch.grad_gate.get_mut(..length).unwrap_or_default(),
+                };
+                chunk.panel((i, &panel), weights, &mut grads, grad_normed);
+                self.add(&panel, &operands, &grads, [inputs, ff]);
+            }
+        }
+        norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
+        // The residual sum: `grad` also reaches x directly.
+        store(grad, grad_normed, Accumulate::Add);
     }
 
     /// Adds a panel of a chunk to the gradients of the weights.
