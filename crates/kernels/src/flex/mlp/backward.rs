@@ -123,8 +123,9 @@ impl Rows<'_> {
         live.gather(Matrix::row_major(self.x, all, d, d), &mut x);
         live.gather(Matrix::row_major(&*self.grad, all, d, d), &mut grad);
         let inner = self.inner.map(|inner| {
+            let inner = Matrix::packed(inner?, all, ff);
             let mut gathered = Buffer::new(count * padded(ff));
-            live.gather(Matrix::packed(inner?, all, ff), &mut gathered);
+            live.gather(inner, &mut gathered);
             Some(gathered)
         });
         f(Rows {
