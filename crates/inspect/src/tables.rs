@@ -81,18 +81,18 @@ pub fn tables(
         return Ok(Err("its positions differ from row to row"));
     }
     let prepared = prepared(encoding, positions, device)?;
-    // Alike in all layers but those of `by_layer`.
-    let reads_content = facts.hooks.content_bias
-        && (0..shape.n_layers).any(|layer| !is_by_position(prepared.as_ref(), layer));
-    if facts.hooks.output_bias || reads_content {
-        return Ok(Err("it reads queries and keys"));
-    }
     let probe = Probe {
         prepared: prepared.as_ref(),
         shape,
         length: positions.queries().len(),
         device,
     };
+    // Alike in all layers but those of `by_layer`.
+    let reads_content =
+        facts.hooks.content_bias && (0..shape.n_layers).any(|layer| !probe.is_by_position(layer));
+    if facts.hooks.output_bias || reads_content {
+        return Ok(Err("a bias or a value term of it reads the content"));
+    }
     let embed = if facts.hooks.embed {
         match probe.embed()? {
             Some(table) => Some(table),
@@ -117,11 +117,6 @@ pub fn tables(
     Ok(Ok(Tables { embed, layers }))
 }
 
-/// Whether a layer of an encoding with content biases has none, or one that is a rotation.
-fn is_by_position(prepared: &dyn Prepared, layer: usize) -> bool {
-    prepared.fused_qk(layer).is_some() || prepared.zones(layer).is_some()
-}
-
 /// An encoding at `length` positions, which is shown inputs.
 struct Probe<'a> {
     prepared: &'a dyn Prepared,
@@ -131,6 +126,14 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
+    /// Whether a layer of an encoding with content biases has none, or one that is a rotation.
+    fn is_by_position(&self, layer: usize) -> bool {
+        let hidden = || Tensor::zeros([1, self.length, self.shape.d_model], self.device);
+        let is_fused = self.prepared.fused_qk(layer).is_some();
+        let is_rotation = is_fused && self.prepared.decays(layer, &hidden).is_none();
+        is_rotation || self.prepared.zones(layer).is_some()
+    }
+
     fn random<const N: usize>(&self, name: &str, shape: [usize; N]) -> Tensor<N> {
         let mut stream = Stream::new(SEED, name, 0);
         let draws = (0..shape.iter().product()).map(|_| stream.normal() as f32);

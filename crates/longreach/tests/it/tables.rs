@@ -136,13 +136,32 @@ fn what_has_no_tables_is_refused() {
     let (_turns, turns) = trained("{kind=\"selective_rope\"}", &[]);
     let (_linear, linear) = trained("{kind=\"rope\"}", &linear);
     let out = scratch.directory.path().join("tables.safetensors");
+    // Their biases are sums of gates that every token sets, which attention fuses.
+    let gates = [
+        "{kind=\"fox\"}",
+        "{kind=\"cable\"}",
+        "{kind=\"stack\",parts=[{kind=\"rope\"},{kind=\"fox\"}]}",
+        "{kind=\"by_head\",parts=[{kind=\"fox\"},{kind=\"nope\"}]}",
+        "{kind=\"by_layer\",pattern=[0,1],parts=[{kind=\"rope\"},{kind=\"fox\"}]}",
+    ];
+    for encoding in gates {
+        let (_gates, run) = trained(encoding, &["eval.variants=[]"]);
+        let output = export(&run, &out, &[]);
+        exits(&output, 2);
+        let printed = stderr(&output);
+        assert!(
+            printed.contains("reads the content"),
+            "{encoding}: {printed}"
+        );
+        assert!(!out.exists(), "{encoding}");
+    }
     let cases: [(&Path, &[&str], &[&str]); 5] = [
         (
             &cope,
             &[],
             &[
                 "trained.4 under `cope`",
-                "reads queries and keys",
+                "reads the content",
                 "positions only",
             ],
         ),
