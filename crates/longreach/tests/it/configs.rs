@@ -396,8 +396,8 @@ const MEASURED: [(&str, &str, f64, f64); 13] = [
     (
         "dape of 3 keys",
         "{kind=\"dape\",kernel=3,part={kind=\"kerple\"}}",
-        12.2,
-        33.9,
+        11.1,
+        35.8,
     ),
     ("path", "{kind=\"path\"}", 3.7, 5.3),
     ("wall", "{kind=\"wall\"}", 4.9, 6.2),

@@ -80,6 +80,9 @@ const LEAK: f64 = 0.01;
 const MASKED: f64 = -1e30;
 
 /// `x`, `[B, q_len, k_len, C]`, through a layer that reads `kernel` keys around each.
+///
+/// A layer that widens copies the inputs of each key side by side before its product. One that
+/// narrows multiplies first and adds shifted outputs, which are fewer.
 fn convolved(
     ops: &dyn Ops,
     x: Tensor<4>,
@@ -87,17 +90,35 @@ fn convolved(
     [weight, bias]: [Tensor<4>; 2],
 ) -> Tensor<4> {
     let [batch, rows, keys, channels] = x.dims();
-    let padding = Tensor::zeros(
-        [batch, rows, kernel / 2, channels],
-        (&x.device(), x.dtype()),
-    );
-    let padded = Tensor::cat(vec![padding.clone(), x, padding], 2);
-    let shifted = (0..kernel).map(|by| padded.clone().slice_dim(2, by..by + keys));
-    let around = Tensor::cat(shifted.collect(), 3);
     let [groups, .., width] = weight.dims();
-    let flat = [groups, 1, batch / groups * rows * keys, kernel * channels];
-    let out = ops.matmul(around.reshape(flat), weight) + bias;
-    out.reshape([batch, rows, keys, width])
+    let cells = batch / groups * rows * keys;
+    // At each key what `kernel` keys around it have.
+    let shifts = |x: Tensor<4>| {
+        let [.., last] = x.dims();
+        let zeros = Tensor::zeros([batch, rows, kernel / 2, last], (&x.device(), x.dtype()));
+        let padded = Tensor::cat(vec![zeros.clone(), x, zeros], 2);
+        (0..kernel).map(move |by| padded.clone().slice_dim(2, by..by + keys))
+    };
+    let out = if width < channels {
+        let weight = weight
+            .reshape([groups, kernel, channels, width])
+            .permute([0, 2, 1, 3])
+            .reshape([groups, 1, channels, kernel * width]);
+        let out = ops.matmul(x.reshape([groups, 1, cells, channels]), weight);
+        shifts(out.reshape([batch, rows, keys, kernel * width]))
+            .enumerate()
+            .map(|(by, out)| out.slice_dim(3, by * width..(by + 1) * width))
+            .reduce(|sum, out| sum + out)
+            .expect("at least one key")
+            .reshape([groups, 1, cells, width])
+    } else {
+        let around = Tensor::cat(shifts(x).collect(), 3);
+        ops.matmul(
+            around.reshape([groups, 1, cells, kernel * channels]),
+            weight,
+        )
+    };
+    (out + bias).reshape([batch, rows, keys, width])
 }
 
 impl DapeFunction {
@@ -297,12 +318,13 @@ impl EncodingSpec for DapeConfig {
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
         // Inputs and the correction. A kernel over several keys also holds masked and padded
-        // inputs, their copies by key, the hidden layer and its activation.
+        // inputs, their copies by key, the hidden layer and its activation; the factor of the
+        // hidden layer is measured (`scripts/memory target/release/longreach dape`).
         let (heads, width, kernel) = (shape.n_heads as f64, self.hidden as f64, self.kernel as f64);
         let numbers = match self.kernel {
             1 if self.reads_bias(shape) => 6.0,
             1 => 4.5,
-            _ => 0.8 * (2.0 * (1.0 + kernel) + 8.0 + 3.0 * width * kernel / heads),
+            _ => 2.0 * (1.0 + kernel) + 8.0 + 2.8 * width / heads,
         };
         Facts {
             hooks: part.hooks | Hooks::CONTENT_BIAS,
@@ -312,7 +334,11 @@ impl EncodingSpec for DapeConfig {
             causal_only: part.causal_only || self.kernel > 1,
             bias_workspace: part.bias_workspace + numbers,
             bias_kept: part.bias_kept + numbers,
-            bias_work: part.bias_work + if self.kernel == 1 { 5.0 } else { 0.0 },
+            bias_work: part.bias_work
+                + match self.kernel {
+                    1 => 5.0,
+                    _ => 4.0 * width / heads,
+                },
             ..part
         }
     }
