@@ -35,6 +35,8 @@ struct Measured {
     tested: Option<String>,
     /// Whether what was tested is the kind with its defaults.
     is_default: bool,
+    /// The learning rate it was trained at, and whether that is the smallest or largest tried.
+    rate: String,
     perplexities: BTreeMap<usize, Vec<f64>>,
 }
 
@@ -98,11 +100,6 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
     let experiment = records
         .first()
         .map_or("no experiment", |record| record.experiment.as_str());
-    let rates: BTreeSet<String> = records
-        .iter()
-        .filter_map(|record| Some(record.spec.get("train")?.get("lr")?.to_string()))
-        .collect();
-    let rates: Vec<String> = rates.into_iter().collect();
     format!(
         "<!-- Written by `scripts/pages`; a test compares. Do not edit. -->\n\n# Catalogue \
          of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
@@ -113,21 +110,46 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
          others, the score of two equal vectors and what is changed in the logits of a text \
          whose token changes in the middle.\n\nPerplexities are those of the experiment \
          `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, \
-         mean [{LOG_INTERVAL}], {} seeds under one small budget and at a learning rate of {} for \
-         all, which was not chosen per encoding. They order encodings at this size, budget and \
-         rate and say nothing about a large model. A kind's row is its default configuration; \
+         mean [{LOG_INTERVAL}], {} seeds under one small budget, {}. \
+         They order encodings at this size and budget and say nothing about a large model. \
+         A kind's row is its default configuration; \
          rows below it are other configurations, named by their whole difference from the \
          defaults. `-`: not measured, or no default to measure. A kind that only changes the \
          test was measured on weights trained as another one, which its row names; its section \
          has all that was tested so.\n\n| kind | what it \
-         does | hooks | perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
+         does | hooks | perplexity at {near} | at {far} | rate |\n|---|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
         SHAPE.d_model,
         SHAPE.n_layers,
         SHAPE.n_heads,
         seeds.len(),
-        rates.join(" or "),
+        rates(records),
     )
+}
+
+/// How the learning rates were found.
+fn rates(records: &[RunRecord]) -> String {
+    let Some(selected) = records.iter().find_map(|record| record.selected.as_ref()) else {
+        return "at one learning rate for all, which was not chosen per encoding".to_owned();
+    };
+    let tried = selected.candidates.iter().flat_map(|tried| &tried.values);
+    let tried: Vec<&str> = tried.map(|label| label.text.as_str()).collect();
+    format!(
+        "each at the best of the learning rates {}, chosen by {} other seeds on bytes that no \
+         score uses (edge: the smallest or the largest tried)",
+        tried.join(", "),
+        selected.seeds.len()
+    )
+}
+
+/// The learning rate of a record: `0.003`, or `0.01, edge`.
+fn rate(record: &RunRecord) -> Option<String> {
+    let rate = record.spec.get("train")?.get("lr")?;
+    let at_edge = record
+        .selected
+        .as_ref()
+        .is_some_and(|s| !s.at_edge().is_empty());
+    Some(format!("{rate}{}", if at_edge { ", edge" } else { "" }))
 }
 
 /// The kind with its defaults, and its other configurations that were trained.
@@ -143,13 +165,14 @@ fn summary_rows(
     // Trained as it was tested, where there is such a row.
     let default = default.min_by_key(|m| m.tested.is_some());
     let [near, far] = cells(default, lengths);
+    let rate = default.map_or("-", |m| &m.rate);
     let how = default.filter(|m| m.tested.is_some());
     let how = how.map_or_else(String::new, |m| {
         format!(", on weights trained as `{}`", m.trained)
     });
     let _ = writeln!(
         out,
-        "| [`{kind}`](#{kind}) | {}{how} | {} | {near} | {far} |",
+        "| [`{kind}`](#{kind}) | {}{how} | {} | {near} | {far} | {rate} |",
         escaped(config.about().summary),
         config.facts(&SHAPE).hooks,
     );
@@ -158,7 +181,11 @@ fn summary_rows(
         .filter(|m| !m.is_default)
     {
         let [near, far] = cells(Some(row), lengths);
-        let _ = writeln!(out, "| `{}` | | | {near} | {far} |", row.trained);
+        let _ = writeln!(
+            out,
+            "| `{}` | | | {near} | {far} | {} |",
+            row.trained, row.rate
+        );
     }
     Ok(())
 }
@@ -336,6 +363,7 @@ fn variant(record: &RunRecord, name: &str) -> Option<Measured> {
         is_default: positions.is_none() && is_default(&lengths(*test_lens.first()?), &pe),
         tested: (name != experiment::spec::TRAINED).then_some(tested),
         trained,
+        rate: rate(record)?,
         perplexities: BTreeMap::new(),
     })
 }
