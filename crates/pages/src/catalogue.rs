@@ -8,7 +8,7 @@ mod difference;
 use difference::{difference, is_default};
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
 use records::analysis::point::estimate_text;
-use records::record::EvalStatus;
+use records::record::{EvalRow, EvalStatus};
 use records::stats::{Estimate, LOG_INTERVAL, Scale};
 use records::{RunRecord, find_records, metric};
 use serde_json::Value;
@@ -68,15 +68,16 @@ pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// [`Exit::Input`] if the records cannot be read.
 pub fn page(records: &Path) -> Result<String, Failure> {
-    let mut found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
-    found
+    let found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
+    // A later evaluation may repeat rows of its run: its seed would count twice.
+    let own = found
         .records
-        // A later evaluation may repeat rows of its run: its seed would count twice.
-        // Nor is a run with half the steps a row.
-        .retain(|record| record.evaluation_of.is_none() && record.half_of.is_none());
-    let measured = measured(&found.records);
+        .into_iter()
+        .filter(|r| r.evaluation_of.is_none());
+    let (halves, results): (Vec<_>, Vec<_>) = own.partition(|r| r.half_of.is_some());
+    let measured = measured(&results);
     let lengths = [TRAIN_LEN, 8 * TRAIN_LEN];
-    let mut out = introduction(&found.records, lengths);
+    let mut out = introduction(&results, &halves, lengths);
     for kind in EncodingConfig::KINDS {
         summary_rows(&mut out, kind, &measured, lengths)?;
     }
@@ -95,7 +96,7 @@ pub fn page(records: &Path) -> Result<String, Failure> {
 }
 
 /// The page up to the head of its first table.
-fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
+fn introduction(records: &[RunRecord], halves: &[RunRecord], [near, far]: [usize; 2]) -> String {
     let seeds: BTreeSet<u64> = records.iter().map(|record| record.seed).collect();
     let experiment = records
         .first()
@@ -111,7 +112,7 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
          whose token changes in the middle.\n\nPerplexities are those of the experiment \
          `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, \
          mean [{LOG_INTERVAL}], {} seeds under one small budget, {}. \
-         They order encodings at this size and budget and say nothing about a large model. \
+         {}They order encodings at this size and budget and say nothing about a large model. \
          A kind's row is its default configuration; \
          rows below it are other configurations, named by their whole difference from the \
          defaults. `-`: not measured, or no default to measure. A kind that only changes the \
@@ -124,7 +125,33 @@ fn introduction(records: &[RunRecord], [near, far]: [usize; 2]) -> String {
         SHAPE.n_heads,
         seeds.len(),
         rates(records),
+        learning(records, halves, near),
     )
+}
+
+/// How far perplexities at a length still move from half to all steps.
+fn learning(records: &[RunRecord], halves: &[RunRecord], length: usize) -> String {
+    let loss = |record: &RunRecord| {
+        let is_it =
+            |row: &&EvalRow| row.variant == experiment::spec::TRAINED && row.test_len == length;
+        let row = record.evals.iter().find(is_it)?;
+        Some(row.metrics.get("loss_nats")?.value)
+    };
+    let falls = halves.iter().filter_map(|half| {
+        let all = records
+            .iter()
+            .find(|r| Some(&r.run_id) == half.half_of.as_ref())?;
+        Some(1.0 - (loss(all)? - loss(half)?).exp())
+    });
+    let percent = falls.map(|fall| (100.0 * fall).round() as i64);
+    let percent: BTreeSet<i64> = percent.collect();
+    match (percent.first(), percent.last()) {
+        (Some(least), Some(most)) => format!(
+            "From half to all steps every perplexity at {length} falls by {least} to {most} %: \
+             encodings that rank high there learn fast. "
+        ),
+        _ => String::new(),
+    }
 }
 
 /// How the learning rates were found.
