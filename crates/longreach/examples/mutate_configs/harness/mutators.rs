@@ -346,6 +346,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "task:automaton.language" => &["task.symbols"],
         // The words asked for must stand more often than the others.
         "task:frequent_words.words" | "task:frequent_words.alpha" => &["task.top"],
+        // The formula that reads a name without a number.
+        "pe:formula.values" | "pe:formula.train" if gone => &["model.pe.bias"],
         "pe:by_head.parts" | "pe:by_head.parts[]" => &["model.pe.heads"],
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],
         "positions:randomized.max_position" if gone => &["train.stages.0.pe.max_position"],
