@@ -77,10 +77,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         plan
     };
     let is_recorded = |run: &PlannedRun| {
-        recorded.of(run).is_some()
-            || run_dir(&arguments.runs, &run.job)
-                .join(RECORD_FILE)
-                .exists()
+        // As `run` counts: a damaged record is trained again.
+        let directory = run_dir(&arguments.runs, &run.job);
+        recorded.of(run).is_some() || files::recorded(&directory, &run.job).is_some()
     };
     let of = arguments.device.memory();
     check_starts(plan.runs.iter().filter(|run| !is_recorded(run)))?;

@@ -1,9 +1,10 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
-use crate::commands::records::{edit_notes, exist, tell_unsealed};
+use crate::commands::records::{edit_notes, exist, read_and_left_out, tell_unsealed};
 use records::analysis::roles::Roles;
 use records::compare::{Closeness, Comparison};
-use records::{RunRecord, find_records};
+
+use records::{Found, RunRecord, find_records};
 use report::{ComparisonSpec, ReportError, ScoreComparison};
 use std::path::{Path, PathBuf};
 use support::console;
@@ -38,9 +39,10 @@ const EXAMPLES: &str = r#"Examples:
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
   longreach compare runs/base runs/wider runs/deeper        differences, seed by seed
 
-Exits with 0 if the sets agree, else with 1. Sets that share runs agree if every run is in both and
-identical; with --tolerance, if every number of every run is in both and within it. Sets that share
-no run agree if the other has every method and length of the first and no score of it is worse."#;
+Exits with 0 if the sets agree, else with 1, also if a record of one of them cannot be read. Sets
+that share runs agree if every run is in both and identical; with --tolerance, if every number of
+every run is in both and within it. Sets that share no run agree if the other has every method and
+length of the first and no score of it is worse."#;
 
 /// Prints how the sets differ.
 ///
@@ -49,14 +51,28 @@ no run agree if the other has every method and length of the first and no score 
 /// [`Exit::Input`] if a set cannot be read or holds no record, [`Exit::Config`] for a metric that
 /// the sets do not share.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let first = records(&arguments.first)?;
-    let others = arguments.others.iter().map(|root| records(root));
-    let others = others.collect::<Result<Vec<_>, _>>()?;
+    let mut agrees = true;
+    let mut read = |root: &Path| {
+        let found = records(root)?;
+        // What cannot be read cannot agree.
+        if !found.excluded.is_empty() {
+            agrees = false;
+            console::tell(&format!(
+                "{}: {}",
+                root.display(),
+                read_and_left_out(&found)
+            ));
+        }
+        Ok(found.records)
+    };
+    let first = read(&arguments.first)?;
+    let others = arguments.others.iter().map(|root| read(root));
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let spec = ComparisonSpec {
         metric: arguments.metric.clone(),
         tolerance: arguments.tolerance,
     };
-    let (mut agrees, mut compared) = (true, Vec::new());
+    let mut compared = Vec::new();
     for (root, other) in arguments.others.iter().zip(&others) {
         let name = |path: &Path| path.display().to_string();
         let (a, b) = (name(&arguments.first), name(root));
@@ -127,7 +143,7 @@ fn refused(error: ReportError) -> Failure {
     }
 }
 
-fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {
+fn records(root: &Path) -> Result<Found, Failure> {
     let roots = [root.to_owned()];
     exist(&roots)?;
     let found = find_records(&roots).map_err(Failure::input)?;
@@ -142,7 +158,7 @@ fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {
     }
     tell_unsealed(&found.records);
     edit_notes(&found.records, std::iter::empty());
-    Ok(found.records)
+    Ok(found)
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

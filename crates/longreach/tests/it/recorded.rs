@@ -447,3 +447,50 @@ fn a_submitted_sweep_finds_its_records() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_damaged_record_is_neither_recorded_nor_identical() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["seeds=[0,1]"]), 0);
+    let whole = scratch.runs();
+    let damaged = scratch.directory.path().join("damaged");
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([&whole, &damaged])
+        .status();
+    assert!(copied.unwrap().success());
+    let compare = |first: &Path, second: &Path| {
+        let mut command = longreach();
+        command
+            .arg("compare")
+            .args([first, second])
+            .output()
+            .unwrap()
+    };
+    exits(&compare(&whole, &damaged), 0);
+    let (record, _) = scratch.records().remove(0);
+    std::fs::write(damaged.join(&record), "{bad").unwrap();
+    for (first, second) in [(&whole, &damaged), (&damaged, &whole), (&damaged, &damaged)] {
+        let output = compare(first, second);
+        exits(&output, 1);
+        let printed = stderr(&output);
+        assert!(
+            printed.contains("left out") && printed.contains("not a record"),
+            "{printed}"
+        );
+    }
+    let mut check = longreach();
+    check
+        .arg("check")
+        .arg(&scratch.config)
+        .arg("seeds=[0,1]")
+        .arg("--runs")
+        .arg(&damaged);
+    let printed = stdout(&check.output().unwrap());
+    let runs = scratch.records().len();
+    assert!(
+        printed.contains(&format!("({} recorded)", runs - 1)),
+        "{printed}"
+    );
+    assert!(printed.contains("to do: 1 run"), "{printed}");
+}
