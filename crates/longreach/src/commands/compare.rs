@@ -3,7 +3,6 @@
 use crate::commands::records::{edit_notes, exist, read_and_left_out, tell_unsealed};
 use records::analysis::roles::Roles;
 use records::compare::{Closeness, Comparison};
-
 use records::{Found, RunRecord, find_records};
 use report::{ComparisonSpec, ReportError, ScoreComparison};
 use std::path::{Path, PathBuf};
