@@ -6,9 +6,11 @@
 
 use super::identity::MethodSpecs;
 use super::naming;
+use super::variant;
+pub use super::variant::Variant;
 use crate::order;
 use crate::record::{EvalRow, EvalStatus, RunRecord};
-use crate::spec::{Definition, Spec, canonical_text, definitions, flatten};
+use crate::spec::{Definition, Spec, canonical_text, definitions};
 use crate::text::{self, short_hash};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,16 +31,6 @@ pub struct Group<'a> {
     pub variants: Vec<Variant<'a>>,
     /// The identity.
     pub spec: Spec,
-}
-
-/// The trained weights under one encoding.
-pub struct Variant<'a> {
-    /// Its name.
-    pub name: String,
-    /// By test length. Empty for records whose spec does not say.
-    pub by_len: BTreeMap<usize, Definition<'a>>,
-    /// Whether no run evaluated it when it was trained.
-    pub is_later: bool,
 }
 
 /// A record and its evaluations by variant and length, later ones included.
@@ -247,7 +239,7 @@ fn group<'a>(
         .map(definitions)
         .unwrap_or_default()
     {
-        define(&mut variants, definition.variant, definition, false);
+        variant::define(&mut variants, definition.variant, definition, false);
     }
     let mut runs: Vec<Run<'a>> = Vec::new();
     for &record in pool {
@@ -257,13 +249,7 @@ fn group<'a>(
         }
         let mut run = Run::new(record);
         for row in &record.evals {
-            if !variants.iter().any(|v| v.name == row.variant) {
-                variants.push(Variant {
-                    name: row.variant.clone(),
-                    by_len: BTreeMap::new(),
-                    is_later: false,
-                });
-            }
+            variant::add(&mut variants, &row.variant, false);
         }
         for &later in attached
             .get(&(record.experiment.as_str(), record.run_id.as_str()))
@@ -282,11 +268,7 @@ fn group<'a>(
     // A diverged run has no rows, but its method has a line in every table.
     variants.retain(|v| tested.contains(v.name.as_str()) || tested.is_empty() && v.name == TRAINED);
     if variants.is_empty() {
-        variants.push(Variant {
-            name: TRAINED.into(),
-            by_len: BTreeMap::new(),
-            is_later: false,
-        });
+        variant::add(&mut variants, TRAINED, false);
     }
     let rank = |v: &str| order.iter().position(|o| o == v).unwrap_or(order.len());
     // The sort is stable: variants without a rank stay in the order of their definition.
@@ -316,20 +298,17 @@ fn extend<'a>(
     run.later.push(later);
     let mut names: BTreeMap<&str, String> = BTreeMap::new();
     for (variant, definitions) in &defined {
-        names.insert(variant, variant_for(variants, variant, definitions));
+        names.insert(
+            variant,
+            variant::continued(variants, variant, definitions, run.task.train_len),
+        );
     }
     for row in &later.evals {
         let name = names
             .get(row.variant.as_str())
             .cloned()
             .unwrap_or_else(|| row.variant.clone());
-        if !variants.iter().any(|v| v.name == name) {
-            variants.push(Variant {
-                name: name.clone(),
-                by_len: BTreeMap::new(),
-                is_later: true,
-            });
-        }
+        variant::add(variants, &name, true);
         let known = run
             .row(&name, row.test_len)
             .filter(|known| known.status != EvalStatus::Skipped);
@@ -346,117 +325,6 @@ fn extend<'a>(
         }
         run.add(&name, row);
     }
-}
-
-/// The variant of that name that these definitions continue, or a new one: another encoding under
-/// the same name is named by what differs.
-fn variant_for<'a>(
-    variants: &mut Vec<Variant<'a>>,
-    name: &str,
-    found: &[Definition<'a>],
-) -> String {
-    let is_family = |v: &Variant<'_>| v.name == name || v.name.starts_with(&format!("{name} ["));
-    let same = variants
-        .iter()
-        .position(|v| is_family(v) && difference(v, found).is_none());
-    let name = match same {
-        Some(at) => variants[at].name.clone(),
-        None => {
-            let first = variants.iter().find(|v| v.name == name);
-            match first.and_then(|v| difference(v, found)) {
-                Some((key, value)) => format!(
-                    "{name} [{} = {}]",
-                    text::name(&key, 60),
-                    text::name(&value, 60)
-                ),
-                None => name.to_owned(),
-            }
-        }
-    };
-    found
-        .iter()
-        .for_each(|definition| define(variants, &name, *definition, true));
-    name
-}
-
-fn define<'a>(
-    variants: &mut Vec<Variant<'a>>,
-    name: &str,
-    definition: Definition<'a>,
-    is_later: bool,
-) {
-    let at = variants
-        .iter()
-        .position(|v| v.name == name)
-        .unwrap_or_else(|| {
-            variants.push(Variant {
-                name: name.to_owned(),
-                by_len: BTreeMap::new(),
-                is_later,
-            });
-            variants.len() - 1
-        });
-    variants[at]
-        .by_len
-        .entry(definition.test_len)
-        .or_insert(definition);
-}
-
-/// The first setting in which definitions are not those of a variant. A number may differ between
-/// lengths where it varies with the length: `factor = "auto"` has become one.
-fn difference(variant: &Variant<'_>, found: &[Definition<'_>]) -> Option<(String, String)> {
-    let leaves = |definition: &Definition<'_>| {
-        let mut out = BTreeMap::new();
-        flatten("", definition.encoding, &mut out);
-        definition
-            .positions
-            .into_iter()
-            .for_each(|p| flatten(".positions", p, &mut out));
-        out
-    };
-    let ours: BTreeMap<usize, BTreeMap<String, String>> = variant
-        .by_len
-        .iter()
-        .map(|(len, definition)| (*len, leaves(definition)))
-        .collect();
-    if ours.is_empty() {
-        return None;
-    }
-    let theirs: Vec<(usize, BTreeMap<String, String>)> =
-        found.iter().map(|d| (d.test_len, leaves(d))).collect();
-    let values = |key: &str| -> BTreeSet<Option<&String>> {
-        ours.values()
-            .chain(theirs.iter().map(|(_, l)| l))
-            .map(|leaves| leaves.get(key))
-            .collect()
-    };
-    let is_number = |text: Option<&String>| text.is_some_and(|t| t.parse::<f64>().is_ok());
-    for (len, leaves) in &theirs {
-        let keys: BTreeSet<&String> = leaves
-            .keys()
-            .chain(ours.values().flat_map(BTreeMap::keys))
-            .collect();
-        for key in keys {
-            let value = leaves.get(key);
-            let differs = match ours.get(len) {
-                Some(own) => own.get(key) != value,
-                // Another length: only a number that already varies with the length may be new.
-                None => {
-                    let constant = ours.len() > 1
-                        && ours.values().all(|own| {
-                            own.get(key) == ours.values().next().and_then(|o| o.get(key))
-                        });
-                    let all_numbers = values(key).into_iter().all(is_number);
-                    !ours.values().any(|own| own.get(key) == value) && (constant || !all_numbers)
-                }
-            };
-            if differs {
-                let key = key.trim_start_matches('.').to_owned();
-                return Some((key, value.cloned().unwrap_or_else(|| "not set".into())));
-            }
-        }
-    }
-    None
 }
 
 /// Names of the variants that no run evaluated when it was trained, for a note.

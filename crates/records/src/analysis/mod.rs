@@ -8,6 +8,7 @@
 //! identity.rs    which runs are seeds of one method
 //! naming.rs      names of methods
 //! groups.rs      runs pooled into methods; later evaluations attached to their runs
+//! variant.rs     variants of a method; which one a later evaluation continues
 //! setting.rs     comparable methods, their lengths and metrics
 //! point.rs       the values behind a cell, their estimate, and its text
 //! measure.rs     scores, ratios and differences of methods
@@ -34,6 +35,7 @@ pub mod outcome;
 pub mod point;
 pub mod roles;
 pub mod setting;
+mod variant;
 mod varied;
 
 pub use naming::in_words;

@@ -553,6 +553,30 @@ fn later_evaluations_add_rows_to_their_runs() {
 }
 
 #[test]
+fn a_later_factor_off_the_line_of_the_others_is_another_method() {
+    let mut run = copy_experiment(1).remove(0);
+    describe(&mut run);
+    let yarn =
+        |factor: f64| json!({ "kind": "rope", "scaling": { "kind": "yarn", "factor": factor } });
+    run.spec["eval"]["test_lens"] = json!([8, 16, 32]);
+    run.spec["eval"]["variants"] =
+        json!([{ "name": "yarn", "pe": [yarn(1.0), yarn(1.0), yarn(2.0)] }]);
+    run.evals
+        .iter_mut()
+        .for_each(|row| row.variant = "yarn".into());
+    let methods = |factor: f64| -> Vec<String> {
+        let later = evaluated(&run, "yarn", 64, yarn(factor), 0.25);
+        let table = first_table(&[run.clone(), later]);
+        table.into_iter().map(|row| row[0].clone()).collect()
+    };
+    assert_eq!(methods(4.0), ["method", "rope + yarn"]);
+    assert_eq!(
+        methods(2.0),
+        ["method", "rope + yarn", "rope + yarn [scaling.factor = 2]"]
+    );
+}
+
+#[test]
 fn a_task_on_an_axis_names_the_setting_and_not_the_method() {
     let run = |task: &str, of: TaskFacts| {
         let labels = [
