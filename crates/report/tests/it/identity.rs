@@ -20,7 +20,7 @@ fn real() -> Vec<RunRecord> {
         "004-rope-scaling",
         "007-randomized",
         "010-staged-masked",
-        "011-passkey",
+        "022-board",
     ] {
         let records = find_records(&[experiments.join(name).join("results.jsonl")])
             .unwrap()
