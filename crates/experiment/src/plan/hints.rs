@@ -23,8 +23,9 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             let (name, known) = (name.clone(), known.clone());
             mistake.allowed = Some(known.join(", "));
             let near = closest(&name, &known).map(|meant| format!("did you mean `{meant}`?"));
-            let hint = elsewhere(&name, &KeyPath::default(), table).or(near);
-            hint.or_else(|| meant_elsewhere(&name))
+            elsewhere(&name, &KeyPath::default(), table)
+                .or(near)
+                .or_else(|| meant_elsewhere(&name))
         }
         Problem::UnknownKey {
             name,
@@ -81,15 +82,24 @@ pub fn other_kind(name: &str, table: &KeyPath) -> Option<String> {
 
 /// Where a key that a table does not have belongs.
 fn elsewhere(name: &str, above: &KeyPath, table: &Table) -> Option<String> {
+    // `seed` for `seeds`, before a key of that name in another table.
+    let of_list = format!("{name}s");
+    if KEYS.iter().any(|key| key.path == of_list) {
+        return Some(format!(
+            "`{of_list}`, a list, stands at the top level: {of_list} = [..]"
+        ));
+    }
     // Keys of variants and stages are named by a number that the reader would have to know.
     let mut places: Vec<&str> = KEYS
         .iter()
         .map(|key| key.path)
         .filter(|path| !path.contains(".N.") && path.rsplit('.').next() == Some(name))
         .collect();
-    // The nearest first: a key of a table inside this one.
+    // The nearest first: a key of a table inside this one. Every experiment trains, not all select.
     let inside = format!("{above}.");
-    places.sort_by_key(|path| (!path.starts_with(&inside), path.matches('.').count()));
+    let is_far = |path: &&str| !path.starts_with(&inside);
+    let is_rare = |path: &&str| path.starts_with("select.");
+    places.sort_by_key(|path| (is_far(path), path.matches('.').count(), is_rare(path)));
     if let Some(path) = places.first() {
         return Some(match path.rsplit_once('.') {
             Some((of, _)) => format!("`{name}` is a key of `{of}`: {path} = ..."),

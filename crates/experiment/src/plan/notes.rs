@@ -72,8 +72,9 @@ pub(super) fn unsupported_notes(spec: &RunSpec, task: &dyn Task) -> Vec<String> 
         }
         for ((kind, reason), lengths) in by_reason {
             let text = format!(
-                "`{kind}` has no value at {}: recorded as unsupported ({reason})",
-                shown(lengths)
+                "`{kind}` has no value at {} {}: recorded as unsupported ({reason})",
+                shown(lengths),
+                task.unit()
             );
             // Variants that end where the trained encoding does would repeat its note.
             if noted.insert(text.clone()) {
@@ -211,7 +212,7 @@ fn reason<'a>(
     let largest = spec.model.coordinates.largest(task, test_len, positions);
     unsupported(spec, encoding, positions, seq_len, &largest)?;
     if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
-        let reason = format!("positions are drawn out of {longest}");
+        let reason = format!("positions are drawn out of {longest} tokens");
         return Some((positions.kind(), reason));
     }
     let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
@@ -230,7 +231,10 @@ fn reason<'a>(
                 }
                 _ => "",
             };
-            (part.kind(), format!("max_position = {end}{stretched}"))
+            (
+                part.kind(),
+                format!("max_position = {end} tokens{stretched}"),
+            )
         }
         None => (encoding.kind(), "it has no value there".to_owned()),
     })

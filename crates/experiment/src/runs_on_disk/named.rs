@@ -69,25 +69,7 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
     }
     let runs = directories_with(path, JOB_FILE);
     if runs.is_empty() {
-        refuse_pytorch(path)?;
-        let experiments: Vec<String> = directories_in(path)
-            .unwrap_or_default()
-            .iter()
-            .filter(|other| !directories_with(other, JOB_FILE).is_empty())
-            .map(|other| text(other))
-            .collect();
-        if experiments.is_empty() {
-            let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-            return Err(Failure::input(format!(
-                "{place} holds no run\n  = help: {help}"
-            )));
-        }
-        let (listed, help) = (list(&experiments), "name one or more of them");
-        let problem = format!("{place} holds experiments, not runs");
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
-        ));
+        return Err(no_run(path));
     }
     let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = runs
         .into_iter()
@@ -99,13 +81,23 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
             count(unfinished.len(), "run")
         )));
     }
-    if !unfinished.is_empty() {
-        note(&format!(
-            "note: {place}: {} left out, not recorded yet",
-            count(unfinished.len(), "run")
-        ));
-    }
+    let mut left_out = |runs: usize, why: &str| {
+        if runs > 0 {
+            note(&format!(
+                "note: {place}: {} left out, {why}",
+                count(runs, "run")
+            ));
+        }
+    };
+    left_out(unfinished.len(), "not recorded yet");
+    left_out(without_job(path), "recorded without job.json");
     Ok(results(recorded, path, note))
+}
+
+/// How many records in a directory lie without the job that was recorded.
+fn without_job(directory: &Path) -> usize {
+    let recorded = directories_with(directory, RECORD_FILE).into_iter();
+    recorded.filter(|run| !run.join(JOB_FILE).is_file()).count()
 }
 
 /// The runs of the result, where there are any. Those of the sweep of `[select]` and of half the
@@ -131,19 +123,33 @@ fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> 
     results
 }
 
-/// Refuses a directory of runs that PyTorch trained, or of one.
-fn refuse_pytorch(path: &Path) -> Result<(), Failure> {
-    let mut places = directories_in(path).unwrap_or_default();
-    places.push(path.to_owned());
-    if !places.iter().any(|run| trained_in_pytorch(run).is_some()) {
-        return Ok(());
+/// Why a directory without a run is refused.
+fn no_run(path: &Path) -> Failure {
+    let place = path.display();
+    let mut inside = directories_in(path).unwrap_or_default();
+    inside.push(path.to_owned());
+    if inside.iter().any(|run| trained_in_pytorch(run).is_some()) {
+        let help = "`longreach.bench` scores it at every length of eval.test_lens";
+        return Failure::input(format!(
+            "{place} was trained in PyTorch: this program has neither its code nor its weights\n  \
+             = help: {help}"
+        ));
     }
-    let help = "`longreach.bench` scores it at every length of eval.test_lens";
-    Err(Failure::input(format!(
-        "{} was trained in PyTorch: this program has neither its code nor its weights\n  = help: \
-         {help}",
-        path.display()
-    )))
+    let experiments: Vec<String> = inside
+        .iter()
+        .filter(|other| !directories_with(other, JOB_FILE).is_empty())
+        .map(|other| text(other))
+        .collect();
+    if experiments.is_empty() {
+        let help = "name the directory of a run or of an experiment, such as runs/quickstart";
+        return Failure::input(format!("{place} holds no run\n  = help: {help}"));
+    }
+    let (listed, help) = (list(&experiments), "name one or more of them");
+    let problem = format!("{place} holds experiments, not runs");
+    Failure::new(
+        Exit::Config,
+        format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
+    )
 }
 
 /// The run whose id begins with the last part of a path.

@@ -236,6 +236,8 @@ fn evaluate_one(
         id,
         task,
     } = prepared;
+    let disk = rundir::system();
+    let evals = directory.join(EVALS_DIR);
     check_readable(&evaluation_path(directory, id))?;
     let mut record = own.clone();
     let weights = Weights::load(
@@ -244,6 +246,7 @@ fn evaluate_one(
         &record.model.weights_blake3,
     )
     .map_err(|error| no_weights(directory, &error))?;
+    disk.probe(&evals).map_err(Failure::resources)?;
     if let Some(note) = device::matmul_note(&request.device, spec.model.transformer.matmul) {
         say(&format!("note: {note}"));
     }
@@ -263,8 +266,8 @@ fn evaluate_one(
                 |loss| format!("loss {:.4} nats", loss.value),
             );
             say(&format!(
-                "[{done}/{total}] {} at {}: {loss} ({:.1} s)",
-                row.variant, row.test_len, cost.secs
+                "[{done}/{total}] length {}, {}: {loss} ({:.1} s)",
+                row.test_len, row.variant, cost.secs
             ));
         },
     )
@@ -287,10 +290,6 @@ fn evaluate_one(
     }
     // Written last and as a whole: an interrupted evaluation leaves no record.
     let path = evaluation_path(directory, id);
-    let disk = rundir::system();
-    let evals = directory.join(EVALS_DIR);
-    disk.create_dirs(&evals).map_err(Failure::resources)?;
-    disk.remove_abandoned(&evals);
     let text = records::store::record_text(&path, &record).map_err(Failure::bug)?;
     disk.write_whole(&path, text.as_bytes())
         .map_err(Failure::resources)?;

@@ -7,9 +7,11 @@ mod tokenizer;
 mod trained;
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
+use crate::commands::replace::check_replaced;
 use clap::ValueEnum;
 use experiment::device::DeviceName;
 use experiment::runs_on_disk::selection::{self, Run};
+use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -63,6 +65,25 @@ enum Format {
     Tokenizer,
 }
 
+impl Format {
+    /// Whether a file is of this format, as far as it is one file.
+    fn is_of(self, path: &Path) -> bool {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let has = |key: &str| {
+            let read = SafeTensors::read_metadata(&bytes);
+            let (_, about) = read.ok()?;
+            about.metadata().as_ref()?.get(key).map(drop)
+        };
+        match self {
+            Self::Tensorboard => false,
+            Self::Logits => has(logits::ABOUT).is_some(),
+            Self::Tables => has(tables::ABOUT).is_some(),
+            Self::Tokenizer => serde_json::from_slice(&bytes)
+                .is_ok_and(|json: serde_json::Value| json["model"]["type"] == "BPE"),
+        }
+    }
+}
+
 const EXAMPLES: &str = r#"Examples:
   longreach export runs/quickstart --format tensorboard --out logs && tensorboard --logdir logs
   longreach export runs/quickstart/0123 --format logits --out logits.safetensors
@@ -79,9 +100,10 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// not one of the format, or a path holds more than one level of experiments or, for all but
 /// tensorboard, more than one run;
 /// [`Exit::Device`];
-/// [`Exit::Resources`] if a file cannot be written.
+/// [`Exit::Resources`] if a file cannot be written, or one of something else is there.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     check_options(arguments)?;
+    check_replaced(&arguments.out, |path| arguments.format.is_of(path))?;
     let written = match arguments.format {
         Format::Tensorboard => write_events(arguments)?,
         Format::Logits => logits::write(arguments)?,

@@ -1,6 +1,7 @@
 //! `longreach gather`: the records of many runs in one file.
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
+use crate::commands::replace::check_replaced;
 use records::store::{SELECTION_FILE, gather_found};
 use records::{Found, RunRecord, StoreError, read_jsonl};
 use std::collections::BTreeSet;
@@ -36,7 +37,8 @@ const EXAMPLES: &str = r#"Examples:
 /// # Errors
 ///
 /// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
-/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
+/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written, or
+/// holds something else than records of these experiments.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
     let mut found = find(&arguments.directories, arguments.recursive)?;
@@ -50,11 +52,22 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let beside = out.with_file_name(SELECTION_FILE);
     let swept_count = swept.len();
     if !swept.is_empty() {
-        check_beside(out, &beside, &swept)?;
+        if *out == beside {
+            let problem = format!(
+                "--out {}: runs of the sweep of [select] go there",
+                out.display()
+            );
+            let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
+            return Err(Failure::new(Exit::Config, text));
+        }
+        check_file(&beside, &swept, true)?;
     }
     let bins = arguments.bins.map(usize::from);
     if found.records.is_empty() && !swept.is_empty() {
         return gather_sweep(found, swept, &beside, bins);
+    }
+    if !found.records.is_empty() {
+        check_file(out, &found.records, false)?;
     }
     console::tell(&format!("writing to {}", out.display()));
     let found = gather_found(found, out, bins).map_err(|error| match error {
@@ -108,26 +121,16 @@ fn gather_sweep(
     Ok(Exit::Done)
 }
 
-/// Refuses to write the sweep of [select] over the results, or over a file of something else.
-fn check_beside(out: &Path, beside: &Path, swept: &[RunRecord]) -> Result<(), Failure> {
-    let place = beside.display();
-    if out == beside {
-        let problem = format!("--out {place}: runs of the sweep of [select] go there");
-        let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
-        return Err(Failure::new(Exit::Config, text));
-    }
+/// Refuses to write over records of other experiments, over results where only runs of the sweep of
+/// [select] belong, and over a file of something else.
+fn check_file(path: &Path, records: &[RunRecord], only_swept: bool) -> Result<(), Failure> {
     let of = |record: &RunRecord| record.experiment.clone();
-    let known: BTreeSet<String> = swept.iter().map(of).collect();
+    let known: BTreeSet<String> = records.iter().map(of).collect();
     let is_ours = |there: Found| {
+        let is_swept = |record: &RunRecord| !only_swept || record.is_of_sweep();
         let mut records = there.records.iter();
         there.excluded.is_empty()
-            && records.all(|record| record.is_of_sweep() && known.contains(&record.experiment))
+            && records.all(|record| is_swept(record) && known.contains(&record.experiment))
     };
-    if !beside.exists() || read_jsonl(beside).is_ok_and(is_ours) {
-        return Ok(());
-    }
-    Err(Failure::resources(format!(
-        "{place} is there, and holds more than the sweep that is gathered\n  = help: give --out \
-         another directory, or move that file"
-    )))
+    check_replaced(path, |path| read_jsonl(path).is_ok_and(is_ours))
 }

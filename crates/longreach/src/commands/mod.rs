@@ -15,6 +15,7 @@ pub mod logs;
 pub mod new;
 pub mod probe;
 pub mod records;
+mod replace;
 pub mod report;
 pub mod run;
 pub mod schema;

@@ -28,7 +28,7 @@ struct RunLine {
     /// The same in words, for people.
     #[serde(skip)]
     method: String,
-    seed: u64,
+    seed: Option<u64>,
     /// The run that it repeats with half the steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     half_of: Option<String>,
@@ -132,7 +132,7 @@ fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String,
 }
 
 /// The place of a line: a run of half the steps comes after its method's runs.
-fn place(line: &RunLine) -> (&str, &str, bool, u64) {
+fn place(line: &RunLine) -> (&str, &str, bool, Option<u64>) {
     let is_half = line.half_of.is_some();
     (&line.experiment, &line.name, is_half, line.seed)
 }
@@ -156,7 +156,7 @@ fn render(lines: &[RunLine]) -> String {
         shown.add_row([
             line.experiment.clone(),
             spec::with_half(&line.method, line.half_of.as_deref()),
-            line.seed.to_string(),
+            line.seed.map_or("?".into(), |seed| seed.to_string()),
             line.state.to_string(),
             format!("{} of {}", line.step, line.steps),
             id.unwrap_or_default(),
@@ -179,7 +179,7 @@ fn without_job(run: &Path, state: RunState, note: String) -> RunLine {
         experiment: String::new(),
         name: "?".to_owned(),
         method: "?".to_owned(),
-        seed: 0,
+        seed: None,
         half_of: None,
         state,
         step: 0,
@@ -199,7 +199,7 @@ fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
         directory: run.to_owned(),
         name: names(&record.labels),
         method: spec::method(&record.labels),
-        seed: record.seed,
+        seed: Some(record.seed),
         half_of: record.half_of,
         state,
         step,
@@ -231,7 +231,7 @@ fn line(run: &Path) -> RunLine {
         directory: run.to_owned(),
         name: names(&job.labels),
         method: spec::method(&job.labels),
-        seed: job.spec.seed,
+        seed: Some(job.spec.seed),
         half_of: job.half_of,
         state,
         step,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str], place: &Path) -> Output {
     longreach()
@@ -266,6 +266,35 @@ fn a_variant_of_some_of_the_encodings_is_refused_with_how_to_select_their_runs()
     );
     let evaluated = scratch.records();
     assert_eq!(evaluated.iter().filter(|run| is_evaluated(run)).count(), 2);
+}
+
+#[test]
+fn runs_without_a_job_are_named_and_places_are_tried_before_any_work() {
+    let scratch = trained();
+    let place = scratch.directory.path();
+    let runs: Vec<PathBuf> = scratch
+        .records()
+        .iter()
+        .map(|(path, _)| scratch.runs().join(path.parent().unwrap()))
+        .collect();
+    std::fs::write(runs[0].join("job.json"), "{").unwrap();
+    let status = run(&["status", "runs/tiny", "--json"], place);
+    let lines: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let unread = |line: &&Value| line["name"] == "?";
+    assert!(lines.as_array().unwrap().iter().find(unread).unwrap()["seed"].is_null());
+    std::fs::remove_file(runs[0].join("job.json")).unwrap();
+    let mut eval = Command::new("sh");
+    eval.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]);
+    eval.arg(longreach().get_program());
+    eval.args(["eval", "runs/tiny", "--lengths", "6"]);
+    let refused = eval.current_dir(place).output().unwrap();
+    exits(&refused, 6);
+    let said = stderr(&refused);
+    assert!(
+        said.contains("1 run left out, recorded without job.json"),
+        "{said}"
+    );
+    assert!(said.contains("evals") && !said.contains("loss"), "{said}");
 }
 
 #[test]
@@ -606,6 +635,24 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     let (_, from_file) = csv(&["all.jsonl"]);
     assert_eq!(at(&from_file, "24"), at(&with, "24"));
     exits(&run(&["compare", "all.jsonl", "runs/tiny"], place), 0);
+    // Only records of the same experiments are replaced.
+    exits(
+        &scratch.longreach("run", &["name=\"other\"", "seeds=[0]"]),
+        0,
+    );
+    std::fs::write(place.join("x.toml"), "name = \"x\"\n").unwrap();
+    for (source, file) in [("runs/other", "all.jsonl"), ("runs/tiny", "x.toml")] {
+        let before = std::fs::read(place.join(file)).unwrap();
+        let refused = run(&["gather", source, "--out", file], place);
+        exits(&refused, 6);
+        let said = format!("{file} is there, and holds something else");
+        assert!(stderr(&refused).contains(&said), "{}", stderr(&refused));
+        assert!(std::fs::read(place.join(file)).unwrap() == before);
+    }
+    exits(
+        &run(&["gather", "runs/tiny", "--out", "all.jsonl"], place),
+        0,
+    );
     // Those of versions that did not write whose weights they are belong to the run they lie in.
     let id = ids(&scratch)
         .into_iter()
@@ -727,7 +774,8 @@ fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(
-        first.starts_with("[run 1/2] RoPE, seed ") && first.contains(": [1/61] trained at 100"),
+        first.starts_with("[run 1/2] RoPE, seed ")
+            && first.contains(": [1/61] length 100, trained: loss"),
         "{first}"
     );
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

@@ -187,3 +187,29 @@ fn what_has_no_tables_is_refused() {
         assert!(!out.exists());
     }
 }
+
+#[test]
+fn only_exported_files_are_replaced() {
+    let (_scratch, run) = trained("{kind=\"rope\"}", &[]);
+    let weights = run.join("weights.safetensors");
+    let before = std::fs::read(&weights).unwrap();
+    let refused = export(&run, &weights, &[]);
+    exits(&refused, 6);
+    assert!(
+        stderr(&refused).contains("weights.safetensors is there, and holds something else"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(std::fs::read(&weights).unwrap() == before);
+    let out = run.join("tables.safetensors");
+    exits(&export(&run, &out, &[]), 0);
+    exits(&export(&run, &out, &["--lengths", "8"]), 0);
+    let logits = longreach()
+        .arg("export")
+        .arg(&run)
+        .args(["--format", "logits", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    exits(&logits, 6);
+}

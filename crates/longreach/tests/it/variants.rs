@@ -645,8 +645,8 @@ fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
     assert_eq!(said.matches("note: ").count(), 1, "{said}");
     assert!(
         said.contains(
-            "note: `learned` has no value at 16, 32, 64: recorded as unsupported (max_position = \
-             20)"
+            "note: `learned` has no value at 16, 32, 64 symbols: recorded as unsupported \
+             (max_position = 20 tokens)"
         ),
         "{said}"
     );

@@ -9,6 +9,9 @@ use support::exit::Failure;
 use support::units::count;
 use tiny_transformer::Pass;
 
+/// Key of the metadata that distinguishes such a file.
+pub(super) const ABOUT: &str = "run_id";
+
 /// Writes `VARIANT.LENGTH.tokens`, `[rows, tokens]`, and `VARIANT.LENGTH.logits`, `[rows, tokens,
 /// vocab_size]`, for the first rows of every test set; returns a line about the file.
 ///
@@ -42,7 +45,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         let bytes = logits.iter().flat_map(|x| x.to_le_bytes()).collect();
         tensors.insert(format!("{}.logits", set.name), (Dtype::F32, shape, bytes));
     }
-    write_tensors(request, &tensors, ("run_id", trained.run_id.clone()))?;
+    write_tensors(request, &tensors, (ABOUT, trained.run_id.clone()))?;
     Ok(format!(
         "wrote {}: tokens and logits of {}, {}",
         request.out.display(),

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use support::exit::{Exit, Failure};
 use tiny_transformer::{AttentionKind, Mask};
 
+/// Key of the metadata that distinguishes such a file.
+pub(super) const ABOUT: &str = "tables";
+
 /// Writes the tables of every variant and test length, which docs/interop.md describes; returns a
 /// line about the file.
 ///
@@ -59,7 +62,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         return Err(refused(&trained.run.name(), problem, false));
     }
     let about = json!({ "run_id": trained.run_id, "layers": sets });
-    write_tensors(request, &tensors, ("tables", about.to_string()))?;
+    write_tensors(request, &tensors, (ABOUT, about.to_string()))?;
     Ok(format!(
         "wrote {}: tables of {}, {}",
         request.out.display(),

@@ -214,7 +214,13 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         initial_weights: false,
         runs_per_worker: 1,
     };
-    worker::run_silently(std::slice::from_ref(&again), &how)?;
+    worker::run_silently(std::slice::from_ref(&again), &how).map_err(|failure| {
+        let stopped = "stopped while it was trained again; --retrain starts at the first step";
+        match failure.exit.on_request() {
+            true => Failure::new(failure.exit, stopped),
+            false => failure,
+        }
+    })?;
     let mut wrong = Vec::new();
     // Of a copied record the seal knows the log, and the record itself the weights.
     let is_copied = origin(directory).is_some();

@@ -75,6 +75,11 @@ fn hints() {
             with("lr = 1e-3", "positions = { kind = \"randomized\" }"),
         ),
         ("a key of the top level", with("lr = 1e-3", "seeds = [0]")),
+        ("one seed for a list", with("lr = 1e-3", "seed = 0")),
+        (
+            "a key of two sections",
+            with("lr = 1e-3", "stop = { steps = 3 }"),
+        ),
         (
             "a key of the encoding",
             with("n_heads = 2", "n_heads = 2\nbase = 500"),
