@@ -235,6 +235,16 @@ impl Claim {
             let allowed = "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"";
             return wrong("lengths", "is empty", allowed);
         }
+        if let ([length], Kind::Improves) = (self.lengths.as_slice(), self.kind)
+            && !length.may_be_several()
+        {
+            let allowed = "two or more lengths, or several in one, such as \">1x\"";
+            return wrong(
+                "lengths",
+                "names one length: none is better than itself",
+                allowed,
+            );
+        }
         self.check_value(&hint)
     }
 
@@ -254,9 +264,11 @@ impl Claim {
             Some(value) => {
                 finite(value, hint)?;
                 let (is_inside, allowed) = match self.kind {
-                    Kind::RatioBelow | Kind::RatioAbove | Kind::SpreadBelow => {
+                    Kind::RatioBelow | Kind::RatioAbove => {
                         (value > 0.0, "a ratio, which is above 0")
                     }
+                    Kind::SpreadBelow => (value >= 1.0, "a ratio of at least 1"),
+                    Kind::NearChance => (value >= 0.0, "0 or more"),
                     Kind::HoldsTo => (value > 0.0 && value <= 1.0, "a share above 0 and up to 1"),
                     Kind::Below | Kind::Above if metric::is_share(&self.metric) => {
                         ((0.0..=1.0).contains(&value), "a share, from 0 to 1")

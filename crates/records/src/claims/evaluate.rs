@@ -207,7 +207,12 @@ impl<'s> Evaluation<'s, '_> {
         let mut out = Vec::new();
         let mut missing = BTreeSet::new();
         for (a, b) in pairs {
-            if let (Some(a), Some(b)) = (self.find(a), self.find(b)) {
+            if let (Some(first), Some(second)) = (self.find(a), self.find(b))
+                && std::ptr::eq(first, second)
+            {
+                let what = format!("{a} and {b}");
+                out.push(untested(&what, "both names are of one method"));
+            } else if let (Some(a), Some(b)) = (self.find(a), self.find(b)) {
                 let lengths = self.lengths().into_iter();
                 let lengths = lengths.filter(|len| !self.is_rival_itself(a, b, *len));
                 out.extend(lengths.map(|len| of(a, b, len)));

@@ -1,6 +1,6 @@
-//! What claims name and no record has.
+//! What claims and published tables name and no record has.
 
-use super::claim::{Claim, Claims};
+use super::claim::{Claim, Claims, Published};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
 use super::length::Length;
 use crate::analysis::setting::Setting;
@@ -14,6 +14,93 @@ impl Claims {
         let found = claims.map(|(at, claim)| Some((at, claim.lacks(settings, &self.aliases)?)));
         found.flatten().collect()
     }
+
+    /// Why published tables are compared with nothing, with their places in the list.
+    pub fn unmatched(&self, settings: &[ExperimentSetting<'_>]) -> Vec<(usize, String)> {
+        let tables = self.published.iter().enumerate();
+        let found = tables.map(|(at, table)| Some((at, table.lacks(settings, &self.aliases)?)));
+        found.flatten().collect()
+    }
+}
+
+/// Names of what the records have, for the end of a message.
+fn there(names: BTreeSet<String>) -> String {
+    let names: Vec<String> = names.into_iter().collect();
+    format!("; the records have {}", text::list(&names, 12))
+}
+
+/// The experiment or the kinds of task that no setting is of.
+fn no_place(
+    experiment: Option<&String>,
+    tasks: &[String],
+    settings: &[ExperimentSetting<'_>],
+) -> Option<String> {
+    let all = || settings.iter().map(|place| &place.setting);
+    if let Some(name) = experiment
+        && !all().any(|s| is_experiment(Some(name), s))
+    {
+        let known = settings.iter().map(|place| place.experiment.clone());
+        return Some(format!("no experiment {name:?}{}", there(known.collect())));
+    }
+    if !all().any(|s| is_task(tasks, s)) {
+        let known = all().map(|s| s.task.kind.clone());
+        return Some(format!("no task {tasks:?}{}", there(known.collect())));
+    }
+    None
+}
+
+/// The metric that no setting has.
+fn no_metric(metric: &str, about: &[&Setting<'_>]) -> Option<String> {
+    if about
+        .iter()
+        .any(|s| s.all_metrics.iter().any(|known| known == metric))
+    {
+        return None;
+    }
+    let known = about.iter().flat_map(|s| s.all_metrics.clone());
+    Some(format!("no metric {metric:?}{}", there(known.collect())))
+}
+
+impl Published {
+    /// Why none of its numbers is beside one of the settings: the first of its experiment, task,
+    /// metric, methods and lengths.
+    fn lacks(
+        &self,
+        settings: &[ExperimentSetting<'_>],
+        aliases: &BTreeMap<String, Vec<String>>,
+    ) -> Option<String> {
+        if let Some(lacks) = no_place(self.experiment.as_ref(), &self.tasks, settings) {
+            return Some(lacks);
+        }
+        let about = settings.iter().filter(|place| self.is_of(place));
+        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        if let Some(lacks) = no_metric(&self.metric, &about) {
+            return Some(lacks);
+        }
+        let numbers = || {
+            about
+                .iter()
+                .flat_map(|s| self.numbers.iter().map(move |n| (s, n)))
+        };
+        let has_method = |s: &Setting<'_>, name: &str| find_method(s, name, aliases).is_some();
+        if !numbers().any(|(s, number)| has_method(s, &number.method)) {
+            let known = about.iter().flat_map(|s| &s.methods);
+            let known = there(known.map(|m| m.name.clone()).collect());
+            return Some(format!("none of its methods{known}"));
+        }
+        let ours = |s: &Setting<'_>, length| self.our_length(length, s.task.train_len);
+        if !numbers()
+            .any(|(s, n)| has_method(s, &n.method) && s.lengths.contains(&ours(s, n.length)))
+        {
+            let tested: BTreeSet<usize> = about.iter().flat_map(|s| s.lengths.clone()).collect();
+            let tested: Vec<String> = tested.iter().map(usize::to_string).collect();
+            let tested = text::list(&tested, 12);
+            return Some(format!(
+                "not tested at any of its lengths; tested at {tested}"
+            ));
+        }
+        None
+    }
 }
 
 impl Claim {
@@ -24,38 +111,18 @@ impl Claim {
         settings: &[ExperimentSetting<'_>],
         aliases: &BTreeMap<String, Vec<String>>,
     ) -> Option<String> {
+        if let Some(lacks) = no_place(self.experiment.as_ref(), &self.tasks, settings) {
+            return Some(lacks);
+        }
         let all = || settings.iter().map(|place| &place.setting);
-        let there = |names: BTreeSet<String>| {
-            let names: Vec<String> = names.into_iter().collect();
-            format!("; the records have {}", text::list(&names, 12))
-        };
-        if let Some(name) = &self.experiment
-            && !all().any(|s| is_experiment(Some(name), s))
-        {
-            let known = settings.iter().map(|place| place.experiment.clone());
-            return Some(format!("no experiment {name:?}{}", there(known.collect())));
-        }
-        if !all().any(|s| is_task(&self.tasks, s)) {
-            let known = all().map(|s| s.task.kind.clone());
-            return Some(format!(
-                "no task {:?}{}",
-                self.tasks,
-                there(known.collect())
-            ));
-        }
         let about: Vec<&Setting<'_>> = all().filter(|s| self.is_about(s)).collect();
         if about.is_empty() {
             let known = all().map(|s| s.task.train_len.to_string());
             let lens = &self.train_lens;
             return Some(format!("not trained at {lens:?}{}", there(known.collect())));
         }
-        if !about.iter().any(|s| s.all_metrics.contains(&self.metric)) {
-            let known = about.iter().flat_map(|s| s.all_metrics.clone());
-            return Some(format!(
-                "no metric {:?}{}",
-                self.metric,
-                there(known.collect())
-            ));
+        if let Some(lacks) = no_metric(&self.metric, &about) {
+            return Some(lacks);
         }
         let is_missing = |name: &&String| {
             let mut found = about.iter().map(|s| find_method(s, name, aliases));

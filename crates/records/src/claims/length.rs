@@ -26,6 +26,13 @@ pub enum Length {
     UpTo(f64),
 }
 
+impl Length {
+    /// Whether it may stand for more than one test length.
+    pub(super) fn may_be_several(self) -> bool {
+        matches!(self, Length::Beyond(_) | Length::From(_) | Length::UpTo(_))
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(
     untagged,

@@ -48,18 +48,18 @@ pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> Ch
     let beside = claims.beside(settings);
     let beside = (!beside.is_empty()).then(|| beside_table(&beside));
     let correlated = (!columns.is_empty()).then(|| correlation_tables(&columns));
-    let summary = if claims.claims.is_empty() {
-        String::new()
-    } else {
-        let counts = format!("Claims of the source: {}", counts(&outcomes));
-        let lacking = claims.lacking(settings).into_iter().take(MOST_LACKING);
-        let lacking = lacking.map(|(at, what)| format!("{}: {what}.", named(claims, at)));
-        [counts]
-            .into_iter()
-            .chain(lacking)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
+    let counts =
+        (!claims.claims.is_empty()).then(|| format!("Claims of the source: {}", counts(&outcomes)));
+    let lacking = claims.lacking(settings).into_iter();
+    let lacking = lacking.map(|(at, what)| format!("{}: {what}.", named(claims, at)));
+    let unmatched = claims.unmatched(settings).into_iter().map(|(at, what)| {
+        let source = text::name(&claims.published[at].source, 60);
+        format!("Numbers of {source} are compared with nothing: {what}.")
+    });
+    let told = lacking
+        .take(MOST_LACKING)
+        .chain(unmatched.take(MOST_LACKING));
+    let summary = counts.into_iter().chain(told).collect::<Vec<_>>().join(" ");
     ChapterFiles {
         chapter: Chapter {
             name: "Against the source".into(),

@@ -120,6 +120,69 @@ fn a_name_that_no_record_has_is_told_though_the_claim_is_tested() {
 }
 
 #[test]
+fn two_names_of_one_method_are_not_compared() {
+    let mut aliased = claims(vec![claim(
+        json!({ "kind": "better", "methods": ["one"], "than": ["a", "b"], "lengths": [32] }),
+    )]);
+    aliased.aliases.insert("one".into(), vec!["a".into()]);
+    let records = three();
+    let outcomes = aliased.evaluate_in(&experiment_settings(&records, Names(&[])));
+    let texts: Vec<String> = outcomes[0].numbers.iter().map(|n| n.text()).collect();
+    assert_eq!(texts[0], "one and a: both names are of one method");
+    assert!(texts[1].starts_with("exact_match of a minus that of b at 32: "));
+}
+
+#[test]
+fn published_numbers_that_match_nothing_are_told() {
+    let records = three();
+    let settings = experiment_settings(&records, Names(&[]));
+    let numbers = json!([{ "method": "a", "length": 32, "value": 0.5 }]);
+    let unmatched = |more: Value| {
+        let mut table = json!({ "source": "s", "metric": "exact_match", "numbers": numbers });
+        let more = more.as_object().unwrap().clone();
+        table.as_object_mut().unwrap().extend(more);
+        let claims: Claims = serde_json::from_value(json!({ "published": [table] })).unwrap();
+        claims.unmatched(&settings).pop().map(|(_, what)| what)
+    };
+    assert_eq!(unmatched(json!({})), None);
+    for (more, said) in [
+        (
+            json!({ "experiment": "x" }),
+            "no experiment \"x\"; the records have",
+        ),
+        (
+            json!({ "tasks": ["x"] }),
+            "no task [\"x\"]; the records have",
+        ),
+        (
+            json!({ "metric": "x" }),
+            "no metric \"x\"; the records have",
+        ),
+        (
+            json!({ "numbers": [{ "method": "x", "length": 32, "value": 1 }] }),
+            "none of its methods; the records have a, b, c",
+        ),
+        (
+            json!({ "numbers": [{ "method": "a", "length": 33, "value": 1 }] }),
+            "not tested at any of its lengths; tested at 8, 16, 32, 64",
+        ),
+    ] {
+        let found = unmatched(more.clone()).unwrap_or_default();
+        assert!(found.starts_with(said), "{more}: {found}");
+    }
+    let claims = serde_json::from_value(json!({ "published": [
+        { "source": "Press et al.", "metric": "x", "numbers": numbers }
+    ] }));
+    let spec = ReportSpec {
+        claims: claims.unwrap(),
+        ..ReportSpec::default()
+    };
+    let page = text(&records, &spec, "report.md");
+    let said = "Numbers of Press et al. are compared with nothing: no metric";
+    assert!(page.contains(said), "{page}");
+}
+
+#[test]
 fn claims_name_methods_in_words_and_their_file_does_not() {
     let claim = claim(json!({ "kind": "better", "methods": ["a", "b"], "lengths": [32] }));
     let names = Names(&[&[("a", Some("Alpha")), ("b", Some("Beta"))]]);
@@ -696,7 +759,13 @@ fn claims_are_read_strictly() {
         (json!({ "kind": "better", "than": ["b", "b"] }), "than"),
         (json!({ "kind": "ratio_below", "value": -3 }), "value"),
         (json!({ "kind": "holds_to", "value": 3 }), "value"),
-        (json!({ "kind": "improves" }), "value"),
+        (json!({ "kind": "improves" }), "lengths"),
+        (json!({ "kind": "improves", "lengths": [1, 2] }), "value"),
+        (json!({ "kind": "near_chance", "value": -5 }), "value"),
+        (
+            json!({ "kind": "spread_below", "methods": ["a", "b"], "value": 0.5 }),
+            "value",
+        ),
     ] {
         assert_eq!(of(more.clone()), format!("claim.0.{key}"), "{more}");
     }
