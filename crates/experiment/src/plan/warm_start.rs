@@ -130,6 +130,16 @@ fn recorded_run(
         let help = "it is relative to the config; docs/from-pytorch.md says what a file must have";
         refuse(cell, &problem, allowed, help).with_exit(Exit::Input)
     })?;
+    // What started from one of them lies beside it if it is of the same experiment.
+    let ids: Vec<String> = found
+        .iter()
+        .map(|(.., record)| record.run_id.clone())
+        .collect();
+    found.retain(|(_, job, _)| {
+        let start = job.spec.train.start_from.as_ref();
+        let id = start.and_then(|start| start.run_id.as_ref());
+        id.is_none_or(|id| !ids.contains(id))
+    });
     // With `half_seeds` a seed has two runs, and the weights of the whole one are meant.
     if found.len() > 1 {
         found.retain(|(.., record)| record.half_of.is_none());

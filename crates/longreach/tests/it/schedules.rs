@@ -294,6 +294,19 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
         "{}",
         stdout(&verified)
     );
+    // An experiment may start from its own runs, again and again.
+    let own = format!("train.start_from={:?}", scratch.runs().join("own"));
+    let first = ["name=\"own\"", "seeds=[0]", ONE];
+    exits(&scratch.longreach("run", &first), 0);
+    let second = [&first[..], &[&own]].concat();
+    exits(&scratch.longreach("run", &second), 0);
+    let again = scratch.longreach("check", &second);
+    exits(&again, 0);
+    assert!(
+        stdout(&again).contains("to do: 0 runs"),
+        "{}",
+        stdout(&again)
+    );
     // Another start is another run.
     assert!(stderr(&scratch.longreach("run", &["seeds=[0,1]", ONE])).contains("2 to do"));
 }

@@ -103,10 +103,12 @@ pub(super) fn side(metric: &str, difference: &Point) -> Option<Ordering> {
     excludes_0.then(|| better_first(metric, low, 0.0))
 }
 
-/// One sentence on the differences at the longest length.
+/// One sentence on the differences at the longest length that the baseline has a number for.
 pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     let metric = setting.lead();
-    let len = *setting.lengths.last()?;
+    let has_number = |len: &&usize| setting.score(base, metric, **len).estimate.is_some();
+    let longest = setting.lengths.last()?;
+    let len = *setting.lengths.iter().rfind(has_number).unwrap_or(longest);
     let mut lists: [(&str, Vec<String>); 5] = [
         "better",
         "worse",
@@ -140,5 +142,9 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         "Paired by seed, {} at {len}",
         difference(metric, &base.title)
     );
-    (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
+    let end = match len == *longest {
+        true => String::new(),
+        false => format!(" {} has no number at {longest}.", base.title),
+    };
+    (!parts.is_empty()).then(|| format!("{what}: {}.{end}", parts.join("; ")))
 }

@@ -1586,6 +1586,17 @@ fn the_reason_is_the_one_that_applies() {
         "{}",
         summary(&records)
     );
+    // A baseline that ends there is compared where it has its last number.
+    let of_b = ReportSpec {
+        baseline: Some("b".into()),
+        ..spec()
+    };
+    let text = report(&records, &[], &of_b).unwrap().summary;
+    assert!(
+        text.contains("minus that of b at 32: better: a ("),
+        "{text}"
+    );
+    assert!(text.contains(". b has no number at 64."), "{text}");
 }
 
 #[test]
