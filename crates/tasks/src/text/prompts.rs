@@ -142,7 +142,8 @@ impl Keys<'_> {
     /// Prompt, answer and length of a line.
     fn texts(&self, line: &str) -> Result<(String, String, Option<usize>), Refused> {
         let object: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|error| {
-            let why = text::excerpt(&error.to_string());
+            // Of the one line that was given.
+            let why = text::excerpt(&error.to_string().replace(" at line 1 column", " at column"));
             let hint = match error.is_eof() {
                 true => "write a whole object on each line: `jq -c .` does".to_owned(),
                 false => format!("write {}", self.row()),
