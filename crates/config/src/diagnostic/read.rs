@@ -285,10 +285,13 @@ impl Refusal<'_> {
         let help = self
             .stale_kind(&self.path, &self.path.child(name))
             .unwrap_or(help);
-        Diagnostic::new(place, problem)
+        let missing = Diagnostic::new(place, problem)
             .with_key(self.path.child(name).to_string())
-            .with_axis(&found)
-            .with_help(help)
+            .with_axis(&found);
+        match sibling {
+            Some(_) => missing.with_exact_help(help),
+            None => missing.with_help(help),
+        }
     }
 
     fn unknown_variant(&self, name: &str, known: &[&str]) -> Diagnostic {

@@ -6,7 +6,7 @@ use config::axes::MAX_RUNS;
 use config::diagnostic::{Diagnostic, Problem, TableName, closest, known_keys};
 use config::key_path::{AXES, KeyPath};
 use posenc::{EncodingConfig, PositionsConfig, RopeScaling};
-use tasks::TaskConfig;
+use tasks::{Split, TaskConfig};
 use toml::Table;
 
 /// The mistake with the best hint there is. `table` is the configuration it is in.
@@ -33,7 +33,15 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             known,
         } => elsewhere(name, above, table).or_else(|| number_of_formula(name, known)),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
-        Problem::MissingKey { name, table } => missing(name, table),
+        Problem::MissingKey { name, table } => match kinds(name, table) {
+            Some((kinds, example)) => {
+                let key = format!("{name} = \"{example}\"");
+                let hint = format!("add `{key}`, or another of them, to {table}");
+                mistake.allowed = Some(kinds.join(", "));
+                Some(hint)
+            }
+            None => missing(name, table),
+        },
         Problem::WrongType {
             key: TableName::Key(key),
             ..
@@ -129,6 +137,22 @@ fn meant_elsewhere(name: &str) -> Option<String> {
     let meant = closest(name, &names)?;
     let path = paths.into_iter().find(|path| last(path) == meant)?;
     Some(format!("did you mean `{path}`?"))
+}
+
+/// The kinds of a table whose kind is missing, and one of them.
+fn kinds(name: &str, table: &TableName) -> Option<(&'static [&'static str], &'static str)> {
+    let TableName::Key(table) = table else {
+        return None;
+    };
+    let table = table.to_string();
+    match name {
+        "by" if table == "task.split" => Some((Split::KINDS, "file")),
+        "kind" if table == "task" => Some((TaskConfig::KINDS, "copy")),
+        "kind" if table.ends_with("positions") => Some((PositionsConfig::KINDS, "randomized")),
+        "kind" if table.ends_with("scaling") => Some((RopeScaling::KINDS, "yarn")),
+        "kind" if table.starts_with("model.pe") => Some((EncodingConfig::KINDS, "rope")),
+        _ => None,
+    }
 }
 
 /// What to write for a missing key, with an example.

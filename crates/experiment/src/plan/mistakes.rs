@@ -342,6 +342,7 @@ fn depends(section: &str, other: &str) -> bool {
         "train" => matches!(other, "task" | "train" | "model"),
         "task" => matches!(other, "task" | "train" | "eval"),
         "half_seeds" => matches!(other, "seeds" | "train" | "eval"),
+        "select" => matches!(other, "select" | "seeds" | "task" | "train" | "eval"),
         // Names, seeds and the report stand by themselves.
         _ => section == other,
     }

@@ -75,6 +75,11 @@ fn hints() {
             with("lr = 1e-3", "positions = { kind = \"randomized\" }"),
         ),
         ("a key of the top level", with("lr = 1e-3", "seeds = [0]")),
+        (
+            "an encoding without a kind",
+            with("[{ kind = \"rope\" }, ", "[{ base = 5 }, "),
+        ),
+        ("a task without a kind", with("kind = \"copy\"\n", "")),
         ("one seed for a list", with("lr = 1e-3", "seed = 0")),
         (
             "a key of two sections",
