@@ -159,8 +159,12 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
     let tail = match next {
         None => String::new(),
         Some(Reached { len: 0, .. }) => ". No other method holds past the training length".into(),
-        Some(Reached { name, len, .. }) => {
-            format!(". Next is {name}, up to {}", times(*len as f64 / train))
+        Some(Reached { len, .. }) => {
+            let names = reached.iter().filter(|r| r.len == *len);
+            let names: Vec<String> = names.map(|r| r.name.clone()).collect();
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            let to = times(*len as f64 / train);
+            format!(". Next {verb} {}, up to {to}", several(&names))
         }
     };
     let leading: Vec<&Method> = tied.map(|r| r.method).collect();

@@ -177,7 +177,7 @@ fn other_program(usual: &Environment, own: &Environment) -> Option<String> {
     let (own, usual): (Vec<String>, Vec<String>) = differ.into_iter().unzip();
     (!own.is_empty()).then(|| {
         format!(
-            "recorded by {}, most others by {}",
+            "has runs recorded by {}, most others by {}",
             own.join(", "),
             usual.join(", ")
         )

@@ -113,13 +113,13 @@ fn records_of_another_program_are_said_in_the_row() {
     });
     assert!(names[1].contains("[a"), "{names:?}");
     assert_eq!(names[0], "alibi");
-    let said = "[a] recorded by commit fedcba987, most others by commit 0123abc.";
+    let said = "[a] has runs recorded by commit fedcba987, most others by commit 0123abc.";
     assert!(summary.contains(said), "{summary}");
     let (_, summary, _) = with(0..2, |record| {
         record.environment.device = "cuda".into();
         record.environment.burn = "0.23.0".into();
     });
-    let said = "[a] recorded by Burn 0.23.0, cuda, most others by 0.22.1, cpu.";
+    let said = "[a] has runs recorded by Burn 0.23.0, cuda, most others by 0.22.1, cpu.";
     assert!(summary.contains(said), "{summary}");
 }
 
