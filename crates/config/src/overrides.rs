@@ -252,7 +252,11 @@ impl Source {
                 _ => {}
             }
         }
-        KeyPath::new([root.clone(), wanted.to_string()])
+        // An axis of several keys, `axes."a.b,c"`.
+        match rest.is_empty() && path.parts()[1].contains(',') {
+            true => path,
+            false => KeyPath::new([root.clone(), wanted.to_string()]),
+        }
     }
 }
 

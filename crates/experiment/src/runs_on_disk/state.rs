@@ -36,6 +36,13 @@ pub enum RunState {
     Unreadable,
 }
 
+impl RunState {
+    /// Whether no process will change it.
+    pub fn has_ended(self) -> bool {
+        !matches!(self, Self::Planned | Self::Running | Self::Stopped)
+    }
+}
+
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -125,6 +125,7 @@ fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String,
         )));
     }
     lines.sort_by(|a, b| place(a).cmp(&place(b)));
+    asked.over = lines.iter().all(|line| line.state.has_ended());
     if json {
         return console::json(&lines);
     }

@@ -18,6 +18,13 @@ fn exported(arguments: &[&str]) -> (Value, Vec<Value>) {
     (lines.next().expect("a head"), lines.collect())
 }
 
+#[test]
+fn rows_to_train_masked_text_on_are_exported() {
+    let (head, rows) = exported(&["masked_text", "--length", "16", "--rows", "2"]);
+    assert_eq!((head["split"].as_str(), rows.len()), (Some("train"), 2));
+    assert_eq!(rows[0]["counted"].as_array().unwrap().len(), 16);
+}
+
 fn task(config: &Value, length: usize, eval_seed: u64, rows: Rows) -> Box<dyn Task> {
     let config: TaskConfig = serde_json::from_value(config.clone()).unwrap();
     let context = BuildContext {

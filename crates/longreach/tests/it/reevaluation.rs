@@ -282,6 +282,11 @@ fn runs_without_a_job_are_named_and_places_are_tried_before_any_work() {
     let lines: Value = serde_json::from_slice(&status.stdout).unwrap();
     let unread = |line: &&Value| line["name"] == "?";
     assert!(lines.as_array().unwrap().iter().find(unread).unwrap()["seed"].is_null());
+    // All have ended, so watching ends too.
+    exits(
+        &run(&["status", "runs/tiny", "--watch", "--json"], place),
+        0,
+    );
     std::fs::remove_file(runs[0].join("job.json")).unwrap();
     let mut eval = Command::new("sh");
     eval.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]);

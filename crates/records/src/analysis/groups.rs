@@ -178,9 +178,10 @@ fn attach<'a>(
             alone.push(run);
             continue;
         };
-        match trained.get(&(run.experiment.as_str(), of)) {
-            Some(parent) if extends(parent, run) => {
-                attached.entry((&run.experiment, of)).or_default().push(run);
+        let key = (run.experiment.as_str(), of);
+        match trained.get(&key) {
+            Some(parent) if extends(parent, attached.get(&key).map_or(&[], Vec::as_slice), run) => {
+                attached.entry(key).or_default().push(run);
             }
             Some(parent) if parent.model != run.model => notes.push(format!(
                 "A later evaluation of run {} is of other weights than the run has now, and is \
@@ -207,9 +208,9 @@ fn adds_to(row: &EvalRow, known: &EvalRow) -> bool {
     agree(row, known) && known.metrics.keys().all(has) && row.metrics.len() > known.metrics.len()
 }
 
-/// Whether a later evaluation scored the run's weights as the run did, but for lengths, variants
-/// and what it measured more.
-fn extends(run: &RunRecord, later: &RunRecord) -> bool {
+/// Whether a later evaluation scored the run's weights as the run and its other later evaluations
+/// did, but for lengths, variants and what it measured more.
+fn extends(run: &RunRecord, others: &[&RunRecord], later: &RunRecord) -> bool {
     let rest = |record: &RunRecord| {
         let mut spec = record.spec.clone();
         if let Some(Value::Object(eval)) = spec.get_mut("eval") {
@@ -217,7 +218,20 @@ fn extends(run: &RunRecord, later: &RunRecord) -> bool {
         }
         canonical_text(&spec)
     };
-    run.model == later.model && rest(run) == rest(later)
+    let mut all = others.iter().chain([&run]);
+    run.model == later.model
+        && rest(run) == rest(later)
+        && all.all(|other| same_last_tokens(other, later))
+}
+
+/// Whether two records score equally many last tokens, where both do.
+fn same_last_tokens(run: &RunRecord, later: &RunRecord) -> bool {
+    let of = |record| eval_of(record)?.get("last_tokens")?.as_u64();
+    let counts: (Option<u64>, Option<u64>) = (of(run), of(later));
+    counts
+        .0
+        .zip(counts.1)
+        .is_none_or(|(ours, theirs)| ours == theirs)
 }
 
 fn eval_of(record: &RunRecord) -> Option<&Map<String, Value>> {

@@ -1,6 +1,6 @@
 //! Two sets of records compared run by run for equality.
 
-use crate::record::{EvalStatus, RunRecord};
+use crate::record::{EvalRow, EvalStatus, RunRecord};
 use crate::spec::canonical_text;
 use crate::text;
 use std::cmp::Ordering;
@@ -88,6 +88,7 @@ impl Comparison {
         note(a.task != b.task, "task or corpus");
         note(a.spec != b.spec, "specification");
         note(a.seed != b.seed, "seed");
+        let others = other_differences(a, b);
         let rows = |record: &RunRecord| -> BTreeMap<RowKey, RowScores> {
             let row = |row: &crate::record::EvalRow| {
                 let metrics = row
@@ -129,8 +130,57 @@ impl Comparison {
             }
         }
         note(scores > 0, &format!("{scores} scores"));
+        what.extend(others);
         what
     }
+}
+
+/// What differs beside the training and the scores.
+fn other_differences(a: &RunRecord, b: &RunRecord) -> Vec<String> {
+    let mut what = Vec::new();
+    if a.selected != b.selected {
+        what.push("how values were chosen".to_owned());
+    }
+    let facts = [&a.encoding_facts, &b.encoding_facts];
+    if facts[0] != facts[1] && facts.iter().all(|facts| !facts.is_empty()) {
+        what.push("facts of the encoding".to_owned());
+    }
+    let differs = |row: &&EvalRow| {
+        let other = b.evals.iter().find(|other| is_same_row(row, other));
+        other.is_some_and(|other| details_differ(row, other))
+    };
+    match a.evals.iter().filter(differs).count() {
+        0 => {}
+        rows => what.push(format!(
+            "counts, or losses by block or position, of {rows} rows"
+        )),
+    }
+    what
+}
+
+/// Whether two rows are of one variant at one length.
+fn is_same_row(a: &EvalRow, b: &EvalRow) -> bool {
+    (&a.variant, a.test_len, a.from_len) == (&b.variant, b.test_len, b.from_len)
+}
+
+/// Whether rows differ in what is recorded beside scores: counts, denominators, losses by block, or
+/// by position where both have the same bins. What one of them lacks is no difference.
+fn details_differ(a: &EvalRow, b: &EvalRow) -> bool {
+    let counts = |row: &EvalRow| -> Vec<(String, u64)> {
+        let metrics = row.metrics.iter();
+        metrics
+            .map(|(name, metric)| (name.clone(), metric.n))
+            .collect()
+    };
+    let bins = |row: &EvalRow| -> Vec<(usize, usize)> {
+        let bins = row.loss_by_position.iter();
+        bins.map(|bin| (bin.from, bin.to)).collect()
+    };
+    let both = !a.metrics.is_empty() && !b.metrics.is_empty();
+    both && (counts(a) != counts(b) || a.distinct_rows != b.distinct_rows)
+        || a.denominators.is_some() && b.denominators.is_some() && a.denominators != b.denominators
+        || a.loss_by_block.len() == b.loss_by_block.len() && a.loss_by_block != b.loss_by_block
+        || bins(a) == bins(b) && a.loss_by_position != b.loss_by_position
 }
 
 /// What two records of one run disagree in, in a few words; none where they agree.
@@ -164,14 +214,12 @@ pub fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
         .iter()
         .filter(|row| row.status != EvalStatus::Skipped)
     {
-        let other = b.evals.iter().find(|other| {
-            (&other.variant, other.test_len, other.from_len)
-                == (&row.variant, row.test_len, row.from_len)
-        });
+        let other = b.evals.iter().find(|other| is_same_row(row, other));
         let Some(other) = other.filter(|other| other.status != EvalStatus::Skipped) else {
             continue;
         };
-        if (row.status, &row.metrics) != (other.status, &other.metrics) {
+        let same = (row.status, &row.metrics) == (other.status, &other.metrics);
+        if !same || details_differ(row, other) {
             scores += 1;
             first.get_or_insert_with(|| {
                 format!("{} at {}", text::name(&row.variant, 40), row.length())

@@ -31,7 +31,7 @@ pub struct LargestDifference {
 }
 
 impl Closeness {
-    /// Compares training losses and metrics by run id. Where a set holds a run twice, its last
+    /// Compares trainings and metrics by run id. Where a set holds a run twice, its last
     /// record counts.
     pub fn of(first: &[RunRecord], second: &[RunRecord], tolerance: f64) -> Self {
         let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
@@ -97,16 +97,33 @@ impl Closeness {
     }
 }
 
-/// Every number of a record that a device could compute wrongly, by name.
+/// Every number of a record that a device could compute wrongly, by name, but for the loss by
+/// position, which two sets may have in other bins.
 fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
+    let train = &record.train;
+    let count = |name: &str, number: u64| (name.to_owned(), number as f64);
+    let stops = train.stop_scores.iter().filter_map(|score| {
+        let name = format!("score of train.stop after step {}", score.step);
+        Some((name, score.value?))
+    });
+    let last = train
+        .final_loss_nats
+        .map(|loss| ("final training loss".to_owned(), loss));
+    let all = [
+        count("steps", train.steps),
+        count("tokens trained on", train.tokens),
+        count("parameters", record.model.parameters),
+    ];
+    let all = all.into_iter().chain(last).chain(stops);
     let curve = record.train.loss_curve.iter();
     let curve = curve.map(|p| (format!("training loss at step {}", p.step), p.loss_nats));
     let named = |row: &EvalRow, after: String| -> Vec<(String, f64)> {
         let name = |name: &str| format!("{name} of {} at {}{after}", row.variant, row.length());
         let metrics = row.metrics.iter();
-        metrics
-            .map(|(metric, found)| (name(metric), found.value))
-            .collect()
+        let metrics = metrics.map(|(metric, found)| (name(metric), found.value));
+        let blocks = row.loss_by_block.iter().enumerate();
+        let blocks = blocks.map(|(at, loss)| (name(&format!("loss of block {at}")), *loss));
+        metrics.chain(blocks).collect()
     };
     let scores = record.train.scores.iter().flat_map(|at| {
         let after = format!(" after step {}", at.step);
@@ -118,7 +135,7 @@ fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
         .evals
         .iter()
         .flat_map(|row| named(row, String::new()));
-    curve.chain(scores).chain(evals).collect()
+    all.chain(curve).chain(scores).chain(evals).collect()
 }
 
 impl fmt::Display for Closeness {

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use records::RunRecord;
-use records::compare::{Closeness, Comparison};
+use records::compare::{Closeness, Comparison, disagreement};
 
 fn pair() -> (Vec<RunRecord>, Vec<RunRecord>) {
     (text_experiment(), text_experiment())
@@ -62,6 +62,57 @@ fn every_difference_is_named_with_its_size() {
     let said = Comparison::of(&a, &[a.clone(), vec![later]].concat()).to_string();
     let named = format!("(later evaluation of {})", a[0].run_id);
     assert!(said.contains(&named), "{said}");
+}
+
+#[test]
+fn what_is_recorded_beside_the_scores_is_compared() {
+    let block = |losses: &[f64]| {
+        let mut records = text_experiment();
+        records[0].evals[0].loss_by_block = losses.to_vec();
+        records
+    };
+    let first = block(&[1.0, 2.0]);
+    type Edit = fn(&mut RunRecord);
+    let edits: [(Edit, &str); 4] = [
+        (|run| run.evals[0].loss_by_block.swap(0, 1), "by block"),
+        (
+            |run| run.evals[0].loss_by_position[0].loss_nats += 1.0,
+            "position",
+        ),
+        (
+            |run| {
+                run.evals[0]
+                    .metrics
+                    .values_mut()
+                    .for_each(|metric| metric.n += 1)
+            },
+            "counts",
+        ),
+        (|run| run.train.steps += 500, "training loss"),
+    ];
+    for (edit, said) in edits {
+        let mut second = first.clone();
+        edit(&mut second[0]);
+        let compared = Comparison::of(&first, &second);
+        assert!(!compared.is_identical());
+        assert!(
+            compared.different[0].what.join(" ").contains(said),
+            "{compared}"
+        );
+        assert!(disagreement(&first[0], &second[0]).is_some(), "{said}");
+    }
+    // Records of versions without blocks agree with those that have them.
+    assert!(Comparison::of(&first, &block(&[])).is_identical());
+    let far = |edit: Edit| {
+        let mut second = first.clone();
+        edit(&mut second[0]);
+        Closeness::of(&first, &second, 1e-3).is_within()
+    };
+    assert!(far(|_| ()));
+    assert!(!far(|run| run.train.steps += 500));
+    assert!(!far(|run| run.train.final_loss_nats = Some(9.0)));
+    assert!(!far(|run| run.model.parameters *= 2));
+    assert!(!far(|run| run.evals[0].loss_by_block[0] = 9.0));
 }
 
 #[test]

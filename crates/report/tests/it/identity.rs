@@ -553,6 +553,27 @@ fn later_evaluations_add_rows_to_their_runs() {
 }
 
 #[test]
+fn later_scores_of_other_numbers_of_last_tokens_are_other_methods() {
+    let mut run = copy_experiment(1).remove(0);
+    describe(&mut run);
+    let trained = run.spec["model"]["pe"].clone();
+    let methods = |ours: Option<u64>, counts: &[u64]| -> usize {
+        let mut run = run.clone();
+        run.spec["eval"]["last_tokens"] = json!(ours);
+        let later = counts.iter().map(|count| {
+            let len = 64 * *count as usize;
+            let mut later = evaluated(&run, "trained", len, trained.clone(), 0.25);
+            later.spec["eval"]["last_tokens"] = json!(count);
+            later
+        });
+        let records: Vec<RunRecord> = [run.clone()].into_iter().chain(later).collect();
+        first_table(&records).len() - 1
+    };
+    assert_eq!((methods(Some(4), &[4]), methods(None, &[4])), (1, 1));
+    assert_eq!((methods(Some(4), &[8]), methods(None, &[4, 8])), (2, 2));
+}
+
+#[test]
 fn a_later_factor_off_the_line_of_the_others_is_another_method() {
     let mut run = copy_experiment(1).remove(0);
     describe(&mut run);

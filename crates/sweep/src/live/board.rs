@@ -60,8 +60,7 @@ pub struct RunView {
 impl RunView {
     /// Whether nothing more will happen to it by itself.
     pub fn has_ended(&self) -> bool {
-        use RunState::{Diverged, Done, Failed, Stale};
-        matches!(self.state, Diverged | Done | Failed | Stale)
+        self.state.has_ended()
     }
 
     /// The share of its training that is done.

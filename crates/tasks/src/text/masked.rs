@@ -241,9 +241,11 @@ impl TaskSpec for MaskedTextConfig {
         };
         let lengths = ctx.test_lens.iter();
         let read = lengths.map(|&length| task.plan.scored_at(length)).min();
-        let read = read.unwrap_or(0);
         let first = task.plan.first();
-        if !(first..first + read).any(|place| task.tested(place).is_some()) {
+        // Without a test length nothing is scored.
+        if let Some(read) = read
+            && !(first..first + read).any(|place| task.tested(place).is_some())
+        {
             let problem =
                 format!("chooses none of the {read} bytes that are read at a test length");
             let hint = "raise `rate` or `eval_tokens`, or hold out more text";
