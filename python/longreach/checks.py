@@ -136,46 +136,89 @@ def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, to
     pairs = zip(made.parameters(), again.parameters())
     if not all(torch.equal(a, b) for a, b in pairs):
         raise BenchError(f"{name} draws other values each time: draw with torch's own generator")
+    if made.max_position is not None and made.max_position < tokens.shape[1]:
+        raise BenchError(
+            f"{name}: max_position = {made.max_position} is less than the training length of "
+            f"{tokens.shape[1]} tokens; lengths above it get no score"
+        )
     model = Transformer(config, made)
     model.start_from(weights)
     model.encoding = Checked(made)
+    longest = max(lengths)
+    most = min(longest, made.max_position or longest)
+    whole = tokens.flatten()[:1].repeat(1, most)
+    whole[0, : min(most, tokens.shape[1])] = tokens[0, :most]
+    # Tests run in the other mode than the training does.
+    for is_training in (True, False):
+        model.train(is_training)
+        _check_model(name, model, tokens, whole, lengths)
+    # A term that starts at 0 hides what it reads.
+    before = {key: value.clone() for key, value in made.state_dict().items()}
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for value in made.parameters():
+            noise = torch.randn(value.shape, generator=generator).to(value)
+            value.add_(0.1 * noise * (1.0 + value.abs()))
+        for is_training in (True, False):
+            model.train(is_training)
+            # Such values need not be ones that the encoding can have.
+            if _is_finite(model, tokens) and _is_finite(model, whole):
+                _check_model(name, model, tokens, whole, lengths)
+    made.load_state_dict(before)
+    model.train()
+    _check_gradients(name, model, tokens)
+
+
+def _check_model(name: str, model, tokens, whole, lengths: list) -> None:
+    """Refuses what depends on later tokens, on other rows or on chance. `whole` [1, L] are tokens of
+    the longest test."""
+    trained, most = tokens.shape[1], whole.shape[1]
     try:
         logits = model(tokens)
     except BenchError:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        raise BenchError(f"{name} fails at {tokens.shape[1]} tokens: {what}") from error
+        raise BenchError(f"{name} fails at {trained} tokens: {what}") from error
     _check_finite(name, logits)
     if not torch.equal(logits, model(tokens)):
         raise BenchError(f"{name} is not deterministic: the same tokens gave other logits")
-    if (model(tokens[:1]) - logits[:1]).abs().max() > 1e-4:
+    if (model(tokens[:1]) - logits[:1]).abs().max() > 1e-4 * _scale(logits):
         raise BenchError(f"{name} reads other rows of the batch: the first alone gave other logits")
     _check_causal(name, model, tokens, logits)
-    longest = lengths[-1]
-    most = min(longest, made.max_position or longest)
     with torch.no_grad():
-        whole = tokens.flatten()[:1].repeat(1, most)
-        whole[0, : min(most, tokens.shape[1])] = tokens[0, :most]
         try:
             model(whole)
         except (RuntimeError, IndexError) as error:
             raise BenchError(
                 f"{name} fails at the longest test length, {most} tokens: {error}. If it has no "
-                f"more positions than it was trained on, set max_position = {tokens.shape[1]}"
+                f"more positions than it was trained on, set max_position = {trained}"
             ) from error
         # What it does may depend on the length.
-        for length in {*lengths, most}:
-            if tokens.shape[1] != length <= most:
+        for length in sorted({*lengths, most}):
+            if trained != length <= most:
                 row = whole[:, :length]
-                _check_causal(name, model, row, model(row), tokens.shape[1])
-    _check_gradients(name, model, tokens)
+                found = model(row)
+                _check_finite(f"{name}, at {length} tokens,", found)
+                _check_causal(name, model, row, found, trained)
+
+
+def _is_finite(model, tokens) -> bool:
+    try:
+        return bool(model(tokens).isfinite().all())
+    except BenchError:
+        return False
 
 
 def _check_finite(name: str, computed: torch.Tensor) -> None:
     """Refuses what the model computed from numbers that each were finite."""
     if not computed.isfinite().all():
         raise BenchError(f"{name} gives NaN: a query sees no key, or its numbers are too large")
+
+
+def _scale(logits) -> float:
+    """What rounding grows with."""
+    return max(1.0, logits.abs().max().item())
 
 
 def _check_gradients(name: str, model, tokens) -> None:
@@ -206,7 +249,7 @@ def _check_causal(name: str, model, tokens, logits, *cuts: int) -> None:
         other[:, cut:] = (other[:, cut:] + 1) % int(model.embedding.shape[0])
         with torch.no_grad():
             changed = (model(other)[:, :cut] - logits[:, :cut]).abs().max().item()
-        if changed > 1e-5:
+        if not changed <= 1e-5 * _scale(logits):
             raise BenchError(
                 f"{name} looks at later tokens: of {length} tokens, changing those from position "
                 f"{cut} on changed logits before it by {changed:.1e}"

@@ -6,6 +6,8 @@ file may have been edited since it was imported. Comments and places of lines do
 
 import ctypes
 import dis
+import enum
+import functools
 import hashlib
 import inspect
 import types
@@ -31,6 +33,19 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
+# Functions, and what stands for them in C code.
+BUILT_IN = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+
+
 class _Walk:
     def __init__(self, modules: set):
         self.modules, self.seen = modules, set()
@@ -46,7 +61,13 @@ class _Walk:
                 yield from self.parts(name, each)
             return
         thing = inspect.unwrap(getattr(thing, "__func__", thing))
-        if getattr(thing, "__module__", None) not in self.modules or id(thing) in self.seen:
+        if isinstance(thing, types.ModuleType) or id(thing) in self.seen:
+            return
+        if not isinstance(thing, (type, *BUILT_IN)):
+            self.seen.add(id(thing))
+            yield from self._held(name, thing)
+            return
+        if getattr(thing, "__module__", None) not in self.modules:
             return
         self.seen.add(id(thing))
         if isinstance(thing, type):
@@ -66,6 +87,30 @@ class _Walk:
             read.update((key, thing.__globals__.get(key)) for key in _globals(thing.__code__))
             for key, value in sorted(read.items()):
                 yield from self.parts(key, value)
+
+
+    def _held(self, name: str, thing) -> Iterator[str]:
+        """What an object holds: its items, what a partial function is made of, the attributes of an
+        object of these modules. Of any other one its type alone counts."""
+        yield f"{name} is a {type(thing).__qualname__}"
+        if isinstance(thing, (enum.Enum, range, slice, torch.dtype, torch.device)):
+            yield f"{name} = {thing!r}"
+            return
+        yield from self.parts(f"{name} type", type(thing))
+        if isinstance(thing, (functools.partial, functools.partialmethod)):
+            items = [("func", thing.func), ("args", thing.args), ("keywords", thing.keywords)]
+        elif isinstance(thing, dict):
+            items = sorted(thing.items(), key=lambda item: repr(item[0]))
+        elif isinstance(thing, (list, tuple)):
+            items = enumerate(thing)
+        elif isinstance(thing, functools.cached_property):
+            items = [("func", thing.func)]
+        elif type(thing).__module__ in self.modules or isinstance(thing, types.SimpleNamespace):
+            items = sorted(getattr(thing, "__dict__", {}).items())
+        else:
+            items = []
+        for key, value in items:
+            yield from self.parts(f"{name}.{key}", value)
 
 
 def _globals(code: types.CodeType) -> set:

@@ -123,7 +123,8 @@ def draw(
     frame: pandas.DataFrame, metric: Optional[str] = None, *, by: str = "method", ax: Any = None
 ) -> Any:
     """Draws a metric of the results by test length: one line for each method and variant, means
-    over seeds. Ranges of lengths are left out.
+    over seeds. Runs of one method that differ in a setting have a line each. Ranges of lengths are
+    left out.
 
     `metric` is perplexity, or the first that the frame has. `by` is the column that tells lines
     apart. Losses and perplexities are averaged in nats. Dots are single seeds. The dotted line is
@@ -145,11 +146,16 @@ def draw(
     if ax is None:
         _, ax = pyplot.subplots(figsize=(7, 4.2))
     into, back = (math.log, math.exp) if metric == "perplexity" else (float, float)
-    lines = rows.groupby([by, "variant"], sort=False)
-    for at, ((name, variant), line) in enumerate(lines):
+    # The same run may be in several experiments.
+    rows = rows.drop_duplicates(["run_id", "variant", "test_len"])
+    apart = _apart(rows, [by, "variant", "seed", "test_len"])
+    lines = rows.groupby([by, "variant", *apart], sort=False, dropna=False)
+    for at, ((name, variant, *values), line) in enumerate(lines):
         style = {"color": COLORS[at % len(COLORS)], "marker": MARKERS[at % len(MARKERS)]}
         means = line.groupby("test_len").value.agg(lambda v: back(sum(map(into, v)) / len(v)))
         label = str(name) if variant == "trained" else f"{name} + {variant}"
+        told = ", ".join(f"{key} = {value}" for key, value in zip(apart, values))
+        label = f"{label} [{told}]" if told else label
         ax.plot(means.index, means.values, label=label, markersize=5, linewidth=1.6, **style)
         if line.seed.nunique() > 1:
             ax.plot(line.test_len, line.value, linestyle="", markersize=3, alpha=0.45, **style)
@@ -169,6 +175,16 @@ def draw(
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return ax
+
+
+def _apart(rows: pandas.DataFrame, keys: list) -> list:
+    """The columns that tell apart what has the same `keys`: settings, or else the experiment."""
+    twice = rows[rows.duplicated(keys, keep=False)].groupby(keys)
+    differs = lambda column: (twice[column].nunique(dropna=False) > 1).any()
+    settings = [key for key in rows.columns if "." in key and key not in keys]
+    return [key for key in settings if differs(key)] or [
+        key for key in ("experiment",) if key not in keys and differs(key)
+    ]
 
 
 def _plan(check: list) -> dict:

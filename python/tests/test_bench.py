@@ -52,7 +52,29 @@ if HAVE:
 
     import longreach
     from longreach import bench, checks, encodings
+    from longreach.choice import Choice
     from longreach.program import Program
+
+    class Hidden(bench.Encoding):
+        """Reads the next token by a matrix that starts at 0."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.next = torch.nn.Parameter(torch.zeros(shape.d_model, shape.d_model))
+
+        def embed(self, x):
+            return x + x.roll(-1, 1) @ self.next
+
+    class OnlyTested(bench.Encoding):
+        def embed(self, x):
+            return x if self.training else x + x.roll(-1, 1)
+
+    class NanFar(bench.Encoding):
+        def logits_bias(self, layer, length):
+            return torch.full((self.shape.n_heads, length, length), 0.0 if length <= 64 else -torch.inf)
+
+    class Little(bench.Encoding):
+        max_position = 10
 
     class Wide(bench.Encoding):
         def logits_bias(self, layer, length):
@@ -223,7 +245,11 @@ class Bench(unittest.TestCase):
             Root: "first at [0, 0, 1] of [H, L, L]. Keys after the query count too",
             Steep: "the gradient of slope is NaN",
             Blind: "a query sees no key",
-            dict: "no class derived",
+            Hidden: "later tokens",
+            OnlyTested: "later tokens",
+            NanFar: "NanFar gives NaN",
+            Little: "max_position = 10 is less than the training length of 64 tokens",
+            dict: "is not a class derived",
             None: "None is not a class derived",
         }
         for encoding, words in wrong.items():
@@ -276,11 +302,12 @@ class Bench(unittest.TestCase):
         with self.assertRaises(bench.BenchError):
             bench.run("no-such.toml", bench.Encoding)
         pairs = 'select.over={ "train.lr, train.batch_size" = [[1e-3, 16], [3e-3, 8]] }'
-        with tempfile.TemporaryDirectory() as place, self.assertRaises(bench.BenchError) as caught:
+        with tempfile.TemporaryDirectory() as place:
             config = pathlib.Path(place, "copy.toml")
             config.write_text(COPY, encoding="utf-8")
-            bench.run(config, bench.Encoding, runs=place, overrides=[pairs])
-        self.assertIn("select.over: bench takes single keys", str(caught.exception))
+            tried = Choice(Program(config, [pairs]), [0]).tried
+        keys = [{each["key"] for each in candidate["values"]} for candidate in tried]
+        self.assertEqual(keys, [{"train.lr", "train.batch_size"}] * 2)
         for task in ("accuracy_of_the_first", "bits_per_byte"):
             with self.assertRaises(bench.BenchError) as caught:
                 checks.check_task({"kind": "mine", "primary_metric": task})
@@ -384,6 +411,33 @@ class Bench(unittest.TestCase):
         }
         codes = {code_of(define(SLOPE.replace(*pair))) for pair in changes.items()}
         self.assertEqual(len(codes - {code}), len(changes))
+        # What a method reads through an object, a function with arguments or a list counts.
+        reads = """
+import dataclasses, enum, functools, types
+from longreach import bench
+
+@dataclasses.dataclass
+class Config:
+    slope: float
+
+class Kind(enum.Enum):
+    FIRST = 1.0
+
+CONFIG, NAMES = Config(0.1), types.SimpleNamespace(slope=0.2)
+PART, ALL = functools.partial(min, 0.3), [lambda: 0.4]
+
+class Slope(bench.Encoding):
+    @functools.cached_property
+    def kept(self):
+        return 0.5
+
+    def embed(self, x):
+        return x * (CONFIG.slope + NAMES.slope + PART(1.0) + ALL[0]() + self.kept + Kind.FIRST.value)
+"""
+        codes = {code_of(define(reads.replace(f"0.{n}", f"1.{n}"))) for n in range(1, 6)}
+        codes.add(code_of(define(reads.replace("FIRST = 1.0", "FIRST = 2.0"))))
+        self.assertEqual(len(codes | {code_of(define(reads))}), 7)
+        self.assertEqual(code_of(define(reads)), code_of(define(reads)))
         # What is set later counts.
         first.factor = 3.0
         self.assertNotIn(code_of(first), {code, *codes})

@@ -242,6 +242,7 @@ class Notebook(unittest.TestCase):
     @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
     def test_a_figure_has_the_results_at_single_lengths(self):
         import matplotlib
+        import pandas
 
         matplotlib.use("agg")
         frame = self.run_choice()
@@ -252,6 +253,16 @@ class Notebook(unittest.TestCase):
         self.assertEqual(list(drawn.get_ydata()), list(result.value)[:2])
         with self.assertRaisesRegex(ValueError, "of a result at a single length"):
             frame[frame.part == "sweep"].plot()
+        # Other settings under the same name are other lines.
+        other = frame.assign(run_id="other", value=9.0, **{"train.steps": 7})
+        both = type(frame)(pandas.concat([frame, other]))
+        first, second, _ = both.plot("loss_nats").get_lines()
+        steps = result["train.steps"].iloc[0]
+        names = {f"rope [train.steps = {each}]" for each in (steps, 7)}
+        self.assertEqual({first.get_label(), second.get_label()}, names)
+        again = frame.assign(experiment="again")
+        both = type(frame)(pandas.concat([frame, again]))
+        self.assertEqual(len(both.plot("loss_nats").get_lines()), 2)
 
     @unittest.skipUnless(MATPLOTLIB, "needs matplotlib")
     def test_a_figure_has_a_line_for_each_method_and_variant(self):
