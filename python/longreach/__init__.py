@@ -299,11 +299,14 @@ def load(
     if tables is not None or _unknown_encoding(config["pe"], positions):
         from . import tables as module
 
-        at = test_len or spec["eval"]["test_lens"][0]
+        at = _end(test_len or spec["eval"]["test_lens"][0])
         read = tables is not None
         encoding = module.Tables(tables, variant, at) if read else module.export(run, variant, at)
         if encoding.run_id != record["run_id"]:
             raise module.TableError(f"{tables} is of run {encoding.run_id}, not {record['run_id']}")
+        kind = (positions or {}).get("kind", "contiguous")
+        drawn = kind not in ("contiguous", "random_offset")
+        encoding.whole = drawn or config.get("coordinates") == "task"
         weights = {name: each for name, each in weights.items() if not name.startswith("encoding.")}
     model = build(config, positions, encoding)
     model.load_state_dict(weights, strict=True)
@@ -512,11 +515,18 @@ def _encoding(spec, variant, test_len):
     if variant not in variants:
         raise Unsupported(f"no variant {variant!r}; allowed: {', '.join(variants)}")
     lengths = evaluation["test_lens"]
-    if test_len not in lengths:
+    # A range is also named by its upper end.
+    ends = lengths if test_len in lengths else list(map(_end, lengths))
+    if test_len not in ends:
         raise Unsupported(f"no test length {test_len}; allowed: {', '.join(map(str, lengths))}")
-    at = lengths.index(test_len)
+    at = ends.index(test_len)
     positions = variants[variant].get("positions") or []
     return variants[variant]["pe"][at], positions[at] if positions else model.get("positions")
+
+
+def _end(length):
+    """A test length, or the upper end of a range of them."""
+    return int(str(length).rpartition(".")[2])
 
 
 _KINDS = ("nope", "rope", "alibi", "learned", "sinusoidal", "t5")

@@ -1,7 +1,8 @@
 """An encoding as the tables that `longreach export --format tables` writes.
 
 They hold what it does at one test length. Fewer tokens read their first rows: what the program
-computes too, but for encodings that read the length (`reads_length` in `list encodings --json`).
+computes too, but for encodings that read the length (`reads_length` in `list encodings --json`) and
+for positions that depend on it, `Tables.whole`, where fewer are refused.
 """
 
 import json
@@ -46,6 +47,9 @@ class Tables(nn.Module):
     Shapes: `[rows, tokens, d_model]` of the input, `[rows, heads, tokens, head_dim]` of queries and
     keys, `[heads or 1, tokens, tokens]` of a bias.
     """
+
+    # Whether the rows are right for all tokens of the test length only.
+    whole = False
 
     def __init__(self, file: Place, variant: str, test_len: int):
         super().__init__()
@@ -120,6 +124,11 @@ class Tables(nn.Module):
     def _rows(self, table, length: int, dim: int):
         if length > table.shape[dim]:
             raise TableError(f"{length} tokens, but the tables have {table.shape[dim]}: test_len = ...")
+        if self.whole and length < table.shape[dim]:
+            raise TableError(
+                f"{length} tokens, but the positions are those of rows of {table.shape[dim]}: give "
+                "test_len = ..."
+            )
         return table.narrow(dim, 0, length)
 
 

@@ -213,6 +213,15 @@ class Tables(unittest.TestCase):
         whole = longreach.load(first, "trained", 24)
         self.assertLess((whole(tokens) - model(tokens)).abs().max().item(), 1e-6)
         self.check(first)
+        # Positions of the row as a whole are not; a range is named by its upper end.
+        drawn = 'model.positions={kind="randomized",max_position=64}'
+        copy = ['task={kind="copy",alphabet=4,test_rows=4}', "train.train_len=4"]
+        lengths = 'eval.test_lens=["4..8",12]'
+        [run] = self.train("drawn", ['{ kind = "alibi" }'], drawn, *copy, lengths)
+        self.assertEqual(self.check(run), {"trained.8", "trained.12"})
+        longreach.load(run)
+        with self.assertRaisesRegex(TableError, "12 tokens, but the positions are those of rows of"):
+            longreach.load(run, "trained", 12)(tokens % 4)
         with self.assertRaisesRegex(TableError, "is of run"):
             longreach.load(second, tables=first / "tables.safetensors")
         with self.assertRaisesRegex(TableError, "trained.16, trained.24"):
