@@ -71,6 +71,8 @@ def run(
     job = first.jobs(NOPE, seeds)[0]
     spec = job["job"]["spec"]
     checks.check_config(spec)
+    # A stage without an encoding differs from any other one.
+    checks.check_stages(first.jobs({"kind": "alibi"}, seeds)[0]["job"]["spec"])
     start, weights = first.initial(NOPE, job)
     checks.check_task(start["task"])
     tokens = torch.tensor(next(first.batches(job, 1))["inputs"][:2], dtype=torch.long)

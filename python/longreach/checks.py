@@ -34,6 +34,11 @@ def check_config(spec: dict) -> None:
         raise BenchError("eval.test_lens: bench tests at lengths, not over ranges of lengths")
     if spec["train"].get("stop"):
         check_metric(spec["train"]["stop"]["metric"], "train.stop.metric")
+    check_stages(spec)
+
+
+def check_stages(spec: dict) -> None:
+    """Refuses a stage with an encoding or positions other than those of `spec["model"]`."""
     for at, stage in enumerate(spec["train"].get("stages", [])):
         for key in ("pe", "positions"):
             if key in stage:

@@ -383,16 +383,16 @@ class Bench(unittest.TestCase):
                 self.assertTrue(any(record["train"].get("stop_scores") for record, _ in pairs))
 
     def test_stages_with_an_encoding_of_their_own_are_refused(self):
-        stages = (
-            'train.stages=[{ steps = 1, train_len = 6, pe = { kind = "alibi" } }, '
-            "{ steps = 2, train_len = 6 }]"
-        )
-        more = ["train.steps=3", "train.stop.every=3", 'train.length="staged"', stages]
-        with tempfile.TemporaryDirectory() as place, self.assertRaises(bench.BenchError) as caught:
-            config = pathlib.Path(place, "copy.toml")
-            config.write_text(FIXED, encoding="utf-8")
-            bench.run(config, bench.Encoding, runs=place, overrides=more)
-        self.assertIn("train.stages.0.pe", str(caught.exception))
+        stage = "{ steps = 1, train_len = 6 }"
+        other = '{ steps = 1, train_len = 6, pe = { kind = "KIND" } }'
+        more = ["train.steps=2", "train.stop.every=2", 'train.length="staged"']
+        for kind, stages in (("alibi", [other, stage]), ("nope", [stage, other])):
+            stages = f"train.stages=[{', '.join(stages)}]".replace("KIND", kind)
+            with tempfile.TemporaryDirectory() as place, self.assertRaises(bench.BenchError) as caught:
+                config = pathlib.Path(place, "copy.toml")
+                config.write_text(FIXED, encoding="utf-8")
+                bench.run(config, bench.Encoding, runs=place, overrides=[*more, stages])
+            self.assertRegex(str(caught.exception), "train.stages.[01].pe")
 
     def test_another_code_is_another_hash(self):
         from longreach.fingerprint import code_of
