@@ -34,7 +34,7 @@ const RECORDED: [(&str, &str); 15] = [
     ("009-norms/experiment.toml", "ff040244a2485997"),
     ("010-staged-masked/experiment.toml", "0ebae73818d60e4f"),
     ("013-dropping-positions/base.toml", "2bfa87f277023c6d"),
-    ("014-dape/experiment.toml", "f33724702ca9469f"),
+    ("014-dape/experiment.toml", "d032ea9b35c83bdd"),
     ("015-arithmetic/experiment.toml", "f3397ea31b4a5b0e"),
     ("016-far-turns/experiment.toml", "e2d7afc9cdbee69a"),
     ("017-segments/experiment.toml", "d24c6def0d70a9cc"),
