@@ -11,7 +11,7 @@ mod train;
 pub use crate::denominators::Denominators;
 pub use crate::task_facts::{CorpusFacts, ScoredText, TaskFacts};
 use crate::text;
-pub use length::{length_range, length_text};
+pub use length::{TestLength, length_range, length_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};

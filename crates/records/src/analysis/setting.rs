@@ -7,7 +7,7 @@ use super::naming;
 use super::roles::Roles;
 use super::varied;
 use crate::metric;
-use crate::record::{RunRecord, RunStatus, TaskFacts, length_text};
+use crate::record::{RunRecord, RunStatus, TaskFacts, TestLength, length_text};
 use crate::text::{self, list, short_hash, times};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -218,6 +218,11 @@ impl Setting<'_> {
     /// All test lengths as tables head them.
     pub fn headings(&self) -> impl Iterator<Item = String> + '_ {
         self.lengths.iter().map(|len| self.length(*len))
+    }
+
+    /// Whether runs were tested at this length, or over this range of lengths.
+    pub fn is_tested_at(&self, length: TestLength) -> bool {
+        self.lengths.contains(&length.to) && self.ranges.get(&length.to).copied() == length.from
     }
 
     /// A test length with its unit: `64 bytes`.

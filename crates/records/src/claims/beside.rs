@@ -2,6 +2,7 @@
 
 use super::claim::{Claims, Published, PublishedNumber};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
+use crate::record::TestLength;
 use crate::stats;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ pub struct Beside {
     /// The metric.
     pub metric: String,
     /// The published length and ours.
-    pub lengths: (usize, usize),
+    pub lengths: (TestLength, TestLength),
     /// The published score of each seed.
     pub theirs: Vec<f64>,
     /// Our score of each seed that counts; at least one.
@@ -73,10 +74,9 @@ impl Published {
     }
 
     /// Our test length for one of its lengths.
-    pub(super) fn our_length(&self, length: usize, train_len: usize) -> usize {
+    pub(super) fn our_length(&self, length: TestLength, train_len: usize) -> TestLength {
         self.train_len.map_or(length, |theirs| {
-            let times = length as f64 / theirs.max(1) as f64;
-            (times * train_len as f64).round() as usize
+            length.times(train_len as f64 / theirs.max(1) as f64)
         })
     }
 }
@@ -90,6 +90,9 @@ fn beside(
     let setting = &place.setting;
     let method = find_method(setting, &number.method, aliases)?;
     let length = table.our_length(number.length, setting.task.train_len);
+    if !setting.is_tested_at(length) {
+        return None;
+    }
     let scores = |len: usize| setting.point(method, &table.metric, len).values;
     let runs = setting.groups[method.group].runs.iter();
     let stops = runs.filter_map(|run| Some((run.seed, run.train.stop_scores.last()?.value?)));
@@ -97,7 +100,7 @@ fn beside(
     let in_length = stops.chain(scores(setting.task.train_len));
     let fit = in_length.filter(|(_, score)| Some(*score) >= table.fitted);
     let fit: BTreeSet<u64> = fit.map(|(seed, _)| seed).collect();
-    let all = scores(length);
+    let all = scores(length.to);
     let counts = |seed: &u64| table.fitted.is_none() || fit.contains(seed);
     let ours = all.iter().filter(|(seed, _)| counts(seed));
     let ours: Vec<f64> = ours.map(|(_, score)| *score).collect();

@@ -2,6 +2,7 @@
 
 use super::length::Length;
 use crate::metric;
+use crate::record::TestLength;
 use crate::text;
 use schema::Invalid;
 use serde::{Deserialize, Serialize};
@@ -111,8 +112,8 @@ pub struct Published {
     pub experiment: Option<String>,
     /// Our metric to compare it with: higher must mean the same in both.
     pub metric: String,
-    /// Its training length. If given, lengths are compared as multiples of the training lengths;
-    /// otherwise they must be equal.
+    /// Its training length. If given, lengths and both ends of ranges are compared as multiples of
+    /// the training lengths; otherwise they must be equal.
     #[serde(default)]
     pub train_len: Option<usize>,
     /// Where the source counts only seeds that fit the training length: the score that the last one
@@ -129,8 +130,8 @@ pub struct Published {
 pub struct PublishedNumber {
     /// The method, by the name a claim would use.
     pub method: String,
-    /// The test length.
-    pub length: usize,
+    /// The test length, or the range of them.
+    pub length: TestLength,
     /// The number.
     pub value: f64,
     /// The scores of the seeds that it is the mean of, where the source gives them.

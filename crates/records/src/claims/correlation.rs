@@ -2,6 +2,7 @@
 
 use super::claim::{Claims, Published};
 use super::experiment_setting::{ExperimentSetting, find_method};
+use crate::record::TestLength;
 use crate::stats::{Correlation, spearman};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ pub struct Column {
     /// The metric.
     pub metric: String,
     /// The published length and ours.
-    pub lengths: (usize, usize),
+    pub lengths: (TestLength, TestLength),
     /// Methods in both, with the published number and our mean over seeds.
     pub methods: Vec<(String, f64, f64)>,
     /// Their names for people.
@@ -31,7 +32,7 @@ impl Claims {
     pub fn correlate(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Column> {
         let mut out = Vec::new();
         for table in &self.published {
-            let lengths: BTreeSet<usize> = table.numbers.iter().map(|n| n.length).collect();
+            let lengths: BTreeSet<TestLength> = table.numbers.iter().map(|n| n.length).collect();
             for place in settings.iter().filter(|place| table.is_of(place)) {
                 let columns = lengths
                     .iter()
@@ -49,17 +50,20 @@ const FEWEST: usize = 3;
 /// One published column beside ours; none for fewer than [`FEWEST`] common methods.
 fn column(
     table: &Published,
-    length: usize,
+    length: TestLength,
     place: &ExperimentSetting<'_>,
     aliases: &BTreeMap<String, Vec<String>>,
 ) -> Option<Column> {
     let setting = &place.setting;
     let ours = table.our_length(length, setting.task.train_len);
+    if !setting.is_tested_at(ours) {
+        return None;
+    }
     let numbers = table.numbers.iter();
     let numbers = numbers.filter(|n| n.length == length && n.value.is_finite());
     let both = numbers.filter_map(|number| {
         let method = find_method(setting, &number.method, aliases)?;
-        let mean = setting.score(method, &table.metric, ours).estimate?.mean;
+        let mean = setting.score(method, &table.metric, ours.to).estimate?.mean;
         let compared = (method.name.clone(), number.value, mean);
         Some((compared, method.title.clone()))
     });

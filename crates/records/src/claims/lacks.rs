@@ -4,6 +4,7 @@ use super::claim::{Claim, Claims, Published};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
 use super::length::Length;
 use crate::analysis::setting::Setting;
+use crate::record::TestLength;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +28,20 @@ impl Claims {
 fn there(names: BTreeSet<String>) -> String {
     let names: Vec<String> = names.into_iter().collect();
     format!("; the records have {}", text::list(&names, 12))
+}
+
+/// What some setting was tested at, as people write it.
+fn tested_lengths(about: &[&Setting<'_>]) -> String {
+    let of = |s: &Setting<'_>| {
+        let lengths = s.lengths.iter().map(|&to| TestLength {
+            to,
+            from: s.ranges.get(&to).copied(),
+        });
+        lengths.collect::<Vec<_>>()
+    };
+    let all: BTreeSet<TestLength> = about.iter().flat_map(|s| of(s)).collect();
+    let all: Vec<String> = all.iter().map(TestLength::to_string).collect();
+    text::list(&all, 12)
 }
 
 /// The experiment or the kinds of task that no setting is of.
@@ -89,12 +104,8 @@ impl Published {
             return Some(format!("none of its methods{known}"));
         }
         let ours = |s: &Setting<'_>, length| self.our_length(length, s.task.train_len);
-        if !numbers()
-            .any(|(s, n)| has_method(s, &n.method) && s.lengths.contains(&ours(s, n.length)))
-        {
-            let tested: BTreeSet<usize> = about.iter().flat_map(|s| s.lengths.clone()).collect();
-            let tested: Vec<String> = tested.iter().map(usize::to_string).collect();
-            let tested = text::list(&tested, 12);
+        if !numbers().any(|(s, n)| has_method(s, &n.method) && s.is_tested_at(ours(s, n.length))) {
+            let tested = tested_lengths(&about);
             return Some(format!(
                 "not tested at any of its lengths; tested at {tested}"
             ));
@@ -137,9 +148,7 @@ impl Claim {
         }
         let is_missing = |length: &&Length| about.iter().all(|s| tested(**length, s).is_empty());
         if let Some(length) = self.lengths.iter().find(is_missing) {
-            let known: BTreeSet<usize> = about.iter().flat_map(|s| s.lengths.clone()).collect();
-            let known: Vec<String> = known.iter().map(usize::to_string).collect();
-            let known = text::list(&known, 12);
+            let known = tested_lengths(&about);
             return Some(format!("not tested at {length}; tested at {known}"));
         }
         None

@@ -5,8 +5,9 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A test length: `512`, a range of them `"51..100"`, or in multiples of the training length `"2x"`, `">1x"` (every tested one
-/// beyond), `">=4x"`, `"<=1x"`; `"in"` is the length at which the in-length score is taken.
+/// A test length: `512`, a range of them `"51..100"`, or in multiples of the training length `"2x"`,
+/// `">1x"` (every tested one beyond), `">=4x"`, `"<=1x"`, where the upper end of a range counts;
+/// `"in"` is the length at which the in-length score is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawLength", into = "RawLength")]
 pub enum Length {

@@ -1,6 +1,78 @@
 //! Test lengths and ranges of them, as people write them.
 
 use super::EvalRow;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A test length or a range of them, in the task's unit: `100`, or `"51..100"`, of which each test
+/// row drew its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "RawTestLength", into = "RawTestLength")]
+pub struct TestLength {
+    /// The length; of a range its upper end.
+    pub to: usize,
+    /// The lower end of a range.
+    pub from: Option<usize>,
+}
+
+impl TestLength {
+    /// The lengths `times` as long, rounded.
+    pub fn times(self, times: f64) -> Self {
+        let scaled = |length: usize| (length as f64 * times).round() as usize;
+        Self {
+            to: scaled(self.to),
+            from: self.from.map(scaled),
+        }
+    }
+}
+
+impl fmt::Display for TestLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&length_text(self.from, self.to))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "is not a test length; allowed: 512, \"51..100\""
+)]
+enum RawTestLength {
+    Number(usize),
+    Text(String),
+}
+
+impl TryFrom<RawTestLength> for TestLength {
+    type Error = String;
+
+    fn try_from(raw: RawTestLength) -> Result<Self, String> {
+        let (from, to) = match &raw {
+            RawTestLength::Number(to) => (None, *to),
+            RawTestLength::Text(text) => match length_range(text) {
+                Some((from, to)) if 0 < from && from < to => (Some(from), to),
+                _ => {
+                    let text = crate::text::name(text, 40);
+                    return Err(format!(
+                        "{text:?} is not a test length; allowed: 512, \"51..100\""
+                    ));
+                }
+            },
+        };
+        match to {
+            0 => Err("a length of 0".into()),
+            to => Ok(Self { to, from }),
+        }
+    }
+}
+
+impl From<TestLength> for RawTestLength {
+    fn from(length: TestLength) -> Self {
+        match length.from {
+            None => RawTestLength::Number(length.to),
+            Some(_) => RawTestLength::Text(length.to_string()),
+        }
+    }
+}
 
 impl EvalRow {
     /// The length as people write it: `100`, or `51..100` for a range.

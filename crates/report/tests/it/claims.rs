@@ -202,7 +202,7 @@ fn published_seeds_stand_beside_ours() {
         .map(|b| {
             (
                 b.method.as_str(),
-                b.lengths,
+                (b.lengths.0.to, b.lengths.1.to),
                 b.ours.clone(),
                 b.unfitted,
                 b.is_met(),
@@ -688,6 +688,39 @@ fn a_range_is_named_by_its_ends_and_no_length_by_its_upper_end() {
 }
 
 #[test]
+fn published_numbers_of_a_range_are_beside_that_range_only() {
+    let mut records = three();
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        row.from_len = (row.test_len == 16).then_some(9);
+    }
+    let beside = |length: Value, train_len: Option<usize>| {
+        let names = ["a", "b", "c"];
+        let numbers: Vec<Value> = (names.iter().zip(1..))
+            .map(|(name, n)| json!({ "method": name, "length": length, "value": n, "seeds": [n] }))
+            .collect();
+        let table = json!({
+            "source": "s", "metric": "exact_match", "train_len": train_len, "numbers": numbers
+        });
+        let claims = Claims {
+            published: vec![serde_json::from_value(table).unwrap()],
+            ..Claims::default()
+        };
+        let places = places(&records);
+        let found = claims.beside(&places);
+        assert_eq!(claims.correlate(&places).is_empty(), found.is_empty());
+        assert_eq!(claims.unmatched(&places).is_empty(), !found.is_empty());
+        let lengths = found.iter().map(|b| b.lengths.1.to_string());
+        lengths.collect::<Vec<_>>()
+    };
+    assert_eq!(beside(json!("9..16"), None), ["9..16"; 3]);
+    // Trained at 48 there and at 16 here, both ends are a third.
+    assert_eq!(beside(json!("27..48"), Some(48)), ["9..16"; 3]);
+    for other in [json!(16), json!("8..16"), json!("9..32")] {
+        assert_eq!(beside(other, None), [""; 0]);
+    }
+}
+
+#[test]
 fn claims_are_read_strictly() {
     let read = |text: &str| serde_json::from_str::<Claims>(text).map_err(|e| e.to_string());
     let of = |lengths: &str| {
@@ -861,7 +894,7 @@ fn correlations_by_hand() {
         .iter()
         .map(|c| {
             (
-                c.lengths,
+                (c.lengths.0.to, c.lengths.1.to),
                 c.methods.len(),
                 c.correlation.unwrap().rho,
                 c.correlation.unwrap().p,
