@@ -49,9 +49,18 @@ Sweeps on a cluster need hard links that exclude; file locks that do are a secon
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if the directory cannot be written, the others are not seen in it, or two
-/// processes got the same lease.
+/// [`Exit::Config`] if there is no such directory; [`Exit::Resources`] if it cannot be written, the
+/// others are not seen in it, or two processes got the same lease.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    if !arguments.directory.is_dir() {
+        let shown = arguments.directory.display();
+        let problem = format!("{shown} is not a directory");
+        let help = "name one that the nodes share, such as that of the sweep";
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{problem}\n  = help: {help}"),
+        ));
+    }
     let env: Env<'_> = &environment;
     let of = |name| env(name).and_then(|value| value.parse::<u16>().ok());
     let step = of("SLURM_STEP_NUM_TASKS").or_else(|| of("SLURM_NTASKS"));

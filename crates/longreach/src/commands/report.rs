@@ -32,7 +32,7 @@ pub struct Args {
     /// Directories with runs, records, or .jsonl files of records
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Files to write
+    /// Files to write, beside the figures as SVG
     #[arg(
         long,
         value_delimiter = ',',

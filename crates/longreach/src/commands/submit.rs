@@ -8,6 +8,7 @@ use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
 use experiment::plan::planner::Plan;
 use experiment::run::protocol::CheckpointEvery;
+use records::store::SELECTION_FILE;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
@@ -194,7 +195,10 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             Ok(sweep)
         }
         (Some(sweep), Some(path)) => {
-            let found = find(&[path.to_owned()], true)?;
+            // `gather` writes the records of a sweep beside those of its result.
+            let kept = Some(path.join(SELECTION_FILE)).filter(|file| file.is_file());
+            let roots: Vec<PathBuf> = kept.into_iter().chain([path.to_owned()]).collect();
+            let found = find(&roots, true)?;
             let methods = sweep
                 .selection
                 .as_ref()

@@ -141,6 +141,18 @@ fn what_ended_probes_left_does_not_disturb_later_ones() {
 }
 
 #[test]
+fn a_probe_writes_to_no_directory_of_a_wrong_name() {
+    let scratch = Scratch::with(TINY);
+    let place = scratch.directory.path().join("shraed");
+    let mut program = bare();
+    let refused = program.arg("probe").arg(&place).output().unwrap();
+    exits(&refused, 2);
+    let said = stderr(&refused);
+    assert!(said.contains("shraed is not a directory"), "{said}");
+    assert!(!place.exists());
+}
+
+#[test]
 fn an_array_fits_into_the_limits_of_the_cluster_and_of_the_account() {
     let config = "echo 'MaxArraySize            = 1001'; echo 'MaxJobCount             = 10000'";
     let accounts = "case $* in *associations*) echo 'a|3|'; echo 'b|400|';; \

@@ -803,6 +803,15 @@ fn submit_takes_the_sweep_and_then_the_result() {
     assert!(result.status.success(), "{result:?}");
     assert_eq!(lines("result"), 6);
     assert!(script("result").ends_with("./longreach report .\n"));
+    // A gathered experiment keeps the records of its sweep beside those of its result.
+    let kept = scratch.directory.path().join("kept");
+    let mut gather = crate::common::longreach();
+    gather.arg("gather").arg(&runs).arg("--out");
+    let gathered = gather.arg(kept.join("results.jsonl")).output().unwrap();
+    assert!(gathered.status.success(), "{gathered:?}");
+    let again = submit("again", Some(&kept));
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(lines("again"), 6);
     std::fs::remove_file(selection_file(&scratch)).unwrap();
     let swept = records(&scratch)
         .into_iter()

@@ -214,8 +214,13 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
             narrow,
             "--variant",
             "add={kind=\"window\",size=2}",
+            "--variant",
+            "base=10000.0\npositions={kind=\"interpolated\"}\nadd={kind=\"window\",size=3,sinks=1}",
         ],
     );
+    // Names say all that a variant changes.
+    let name = "base = 10000.0+window+interpolated";
+    assert!(loss(&again, name, 8).is_finite());
     for name in ["explicit", "filed", "window"] {
         assert_eq!(
             metrics(&again, name, 8),

@@ -7,7 +7,7 @@ use super::naming;
 use super::roles::Roles;
 use super::varied;
 use crate::metric;
-use crate::record::{RunRecord, RunStatus, TaskFacts, TestLength, length_text};
+use crate::record::{RunRecord, RunStatus, TaskFacts, TestLength};
 use crate::text::{self, list, short_hash, times};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -210,9 +210,15 @@ impl Setting<'_> {
         (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0))
     }
 
+    /// A test length or the range that ends there.
+    pub fn test_length(&self, to: usize) -> TestLength {
+        let from = self.ranges.get(&to).copied();
+        TestLength { to, from }
+    }
+
     /// A test length as tables head it: `100`, or `51..100`.
     pub fn length(&self, len: usize) -> String {
-        length_text(self.ranges.get(&len).copied(), len)
+        self.test_length(len).to_string()
     }
 
     /// All test lengths as tables head them.
@@ -222,7 +228,7 @@ impl Setting<'_> {
 
     /// Whether runs were tested at this length, or over this range of lengths.
     pub fn is_tested_at(&self, length: TestLength) -> bool {
-        self.lengths.contains(&length.to) && self.ranges.get(&length.to).copied() == length.from
+        self.lengths.contains(&length.to) && self.test_length(length.to) == length
     }
 
     /// A test length with its unit: `64 bytes`.

@@ -6,7 +6,7 @@ use crate::analysis::identity::MethodSpecs;
 use crate::analysis::setting::{Method, Setting, settings};
 use crate::names::Names;
 use crate::order;
-use crate::record::{RunRecord, TestLength};
+use crate::record::RunRecord;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,11 +90,10 @@ pub(super) fn tested(length: Length, setting: &Setting<'_>) -> Vec<usize> {
     let train = setting.task.train_len as f64;
     let tested =
         |is: &dyn Fn(usize) -> bool| setting.lengths.iter().copied().filter(|&l| is(l)).collect();
-    let at = |to, from| tested(&|l| l == to && setting.is_tested_at(TestLength { to, from }));
     match length {
         // At the upper end of a range no single length was tested.
-        Length::Exactly(n) => at(n, None),
-        Length::Range(from, to) => at(to, Some(from)),
+        Length::At(length) => tested(&|l| l == length.to && setting.is_tested_at(length)),
+
         Length::In => setting.in_length.into_iter().collect(),
         Length::Times(x) => tested(&|l| l as f64 == (x * train).round()),
         Length::Beyond(x) => tested(&|l| l as f64 > x * train),

@@ -32,14 +32,10 @@ fn there(names: BTreeSet<String>) -> String {
 
 /// What some setting was tested at, as people write it.
 fn tested_lengths(about: &[&Setting<'_>]) -> String {
-    let of = |s: &Setting<'_>| {
-        let lengths = s.lengths.iter().map(|&to| TestLength {
-            to,
-            from: s.ranges.get(&to).copied(),
-        });
-        lengths.collect::<Vec<_>>()
-    };
-    let all: BTreeSet<TestLength> = about.iter().flat_map(|s| of(s)).collect();
+    let of = about
+        .iter()
+        .flat_map(|s| s.lengths.iter().map(|&to| s.test_length(to)));
+    let all: BTreeSet<TestLength> = of.collect();
     let all: Vec<String> = all.iter().map(TestLength::to_string).collect();
     text::list(&all, 12)
 }

@@ -1,6 +1,6 @@
 //! Test lengths as claims write them: absolute, or as multiples of the training length.
 
-use crate::record::length_range;
+use crate::record::{TestLength, length_range};
 use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,10 +11,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawLength", into = "RawLength")]
 pub enum Length {
-    /// In the task's unit.
-    Exactly(usize),
-    /// A range of lengths, as tests draw them.
-    Range(usize, usize),
+    /// A length or a range of lengths, as it was tested.
+    At(TestLength),
+
     /// The training length, or the longest one tested below it.
     In,
     /// A multiple of the training length.
@@ -49,8 +48,7 @@ impl TryFrom<RawLength> for Length {
 
     fn try_from(raw: RawLength) -> Result<Self, String> {
         let text = match raw {
-            RawLength::Number(0) => return Err("a length of 0".into()),
-            RawLength::Number(n) => return Ok(Length::Exactly(n)),
+            RawLength::Number(to) => return TestLength::new(None, to).map(Length::At),
             RawLength::Text(text) => text,
         };
         let wrong = || {
@@ -64,11 +62,10 @@ impl TryFrom<RawLength> for Length {
             return Ok(Length::In);
         }
         if let Some((from, to)) = length_range(&text) {
-            return match 0 < from && from < to {
-                true => Ok(Length::Range(from, to)),
-                false => Err(wrong()),
-            };
+            let range = TestLength::new(Some(from), to);
+            return range.map(Length::At).map_err(|_| wrong());
         }
+
         type Form = fn(f64) -> Length;
         let forms: [(&str, Form); 4] = [
             (">=", Length::From),
@@ -91,7 +88,7 @@ impl TryFrom<RawLength> for Length {
 impl From<Length> for RawLength {
     fn from(length: Length) -> Self {
         match length {
-            Length::Exactly(n) => RawLength::Number(n),
+            Length::At(TestLength { to, from: None }) => RawLength::Number(to),
             other => RawLength::Text(other.to_string()),
         }
     }
@@ -100,8 +97,8 @@ impl From<Length> for RawLength {
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Length::Exactly(n) => write!(f, "{n}"),
-            Length::Range(from, to) => write!(f, "{from}..{to}"),
+            Length::At(length) => write!(f, "{length}"),
+
             Length::In => write!(f, "in"),
             Length::Times(x) => write!(f, "{x}x"),
             Length::Beyond(x) => write!(f, ">{x}x"),

@@ -16,6 +16,19 @@ pub struct TestLength {
 }
 
 impl TestLength {
+    /// A length, or the range that begins at `from`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a length of 0, or with ends that do not rise.
+    pub fn new(from: Option<usize>, to: usize) -> Result<Self, String> {
+        match from {
+            None if to == 0 => Err("a length of 0".into()),
+            Some(from) if from == 0 || from >= to => Err(refused(&length_text(Some(from), to))),
+            from => Ok(Self { to, from }),
+        }
+    }
+
     /// The lengths `times` as long, rounded.
     pub fn times(self, times: f64) -> Self {
         let scaled = |length: usize| (length as f64 * times).round() as usize;
@@ -46,23 +59,20 @@ impl TryFrom<RawTestLength> for TestLength {
     type Error = String;
 
     fn try_from(raw: RawTestLength) -> Result<Self, String> {
-        let (from, to) = match &raw {
-            RawTestLength::Number(to) => (None, *to),
-            RawTestLength::Text(text) => match length_range(text) {
-                Some((from, to)) if 0 < from && from < to => (Some(from), to),
-                _ => {
-                    let text = crate::text::name(text, 40);
-                    return Err(format!(
-                        "{text:?} is not a test length; allowed: 512, \"51..100\""
-                    ));
-                }
-            },
+        let (from, to) = match raw {
+            RawTestLength::Number(to) => (None, to),
+            RawTestLength::Text(text) => {
+                let ends = length_range(&text).map(|(from, to)| (Some(from), to));
+                ends.ok_or_else(|| refused(&text))?
+            }
         };
-        match to {
-            0 => Err("a length of 0".into()),
-            to => Ok(Self { to, from }),
-        }
+        Self::new(from, to)
     }
+}
+
+fn refused(text: &str) -> String {
+    let text = crate::text::name(text, 40);
+    format!("{text:?} is not a test length; allowed: 512, \"51..100\"")
 }
 
 impl From<TestLength> for RawTestLength {

@@ -261,7 +261,7 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     })
 }
 
-/// The kinds that a variant sets and adds, or else what it sets; or the kind of its positions.
+/// The kinds of what a variant sets, of its additions and of its positions.
 fn default_name(variant: &Variant) -> String {
     let kind = |table: &Value| table.get("kind").and_then(Value::as_str).map(str::to_owned);
     let mut names = Vec::new();
@@ -275,10 +275,8 @@ fn default_name(variant: &Variant) -> String {
             .flat_map(additions)
             .filter_map(|(_, one)| kind(one)),
     );
-    match &variant.positions {
-        Some(positions) if names.is_empty() => positions.kind().to_owned(),
-        _ => names.join("+"),
-    }
+    names.extend(variant.positions.as_ref().map(|p| p.kind().to_owned()));
+    names.join("+")
 }
 
 fn compact(set: &Table) -> String {
