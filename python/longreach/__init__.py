@@ -151,13 +151,17 @@ def test_len(evaluation: dict) -> Union[int, str]:
     return f"{evaluation['from_len']}..{longest}" if "from_len" in evaluation else longest
 
 
-def metrics(evaluation: dict) -> dict:
-    """Value and count by metric, perplexity among them where there is a loss."""
+def metrics(evaluation: dict, task: Optional[dict] = None) -> dict:
+    """Value and count by metric. Where there is a loss, perplexity is among them, and bits per byte
+    if the record's `task` says how many bytes a token is."""
     found = dict(evaluation["metrics"])
     if "loss_nats" in found:
         loss = found["loss_nats"]["value"]
         value = math.exp(loss) if loss < 709 else math.inf
         found["perplexity"] = {**found["loss_nats"], "value": value}
+        if task and task.get("bytes_per_token"):
+            value = loss / math.log(2) / task["bytes_per_token"]
+            found["bits_per_byte"] = {**found["loss_nats"], "value": value}
     return found
 
 
@@ -244,11 +248,11 @@ def _leaves_of(spec: dict, row: dict) -> dict:
 
 def scores(records: List[dict]) -> List[dict]:
     """One dictionary for each score: run, part, variant, test length, metric and value. Perplexity
-    is derived from the loss."""
+    and bits per byte are derived from the loss."""
     rows = []
     for record, name, found in zip(records, methods(records), evaluations(records)):
         for evaluation in found:
-            for key, metric in metrics(evaluation).items():
+            for key, metric in metrics(evaluation, record["task"]).items():
                 rows.append(
                     {
                         "run_id": record["run_id"],
@@ -278,8 +282,8 @@ def load(
     """The trained model of a run's directory, in evaluation mode: logits `[rows, tokens,
     vocab_size]`, in nats, of token ids `[rows, tokens]`.
 
-    `variant` and `test_len` choose one of the encodings that the run was evaluated under; scalings
-    with `factor = "auto"` differ between test lengths.
+    `variant` and `test_len` choose one of the encodings that the run was evaluated under, by itself
+    or by `longreach eval`; scalings with `factor = "auto"` differ between test lengths.
 
     Encodings that this file does not know, and positions other than contiguous, come as tables of
     the program: for up to `test_len` tokens (the first test length if there is none), from the file
@@ -293,7 +297,7 @@ def load(
     record = _record(run / RECORD, (run / RECORD).read_bytes())
     spec = record["spec"]
     config = dict(spec["model"])
-    config["pe"], positions = _encoding(spec, variant, test_len)
+    config["pe"], positions = _evaluated(run, spec, variant, test_len)
     weights = load_file(str(run / WEIGHTS))
     encoding = None
     if tables is not None or _unknown_encoding(config["pe"], positions):
@@ -377,9 +381,12 @@ def build(
             most = self.table.shape[0]
             if length <= most:
                 return self.table[:length]
+            if pe.get("clamp"):
+                return self.table[torch.arange(length, device=self.table.device).clamp(max=most - 1)]
             if not pe.get("interpolate"):
                 raise Unsupported(f"{length} tokens, but the learned table has {most} rows")
-            place = torch.arange(length, dtype=torch.float64) * (most - 1) / (length - 1)
+            place = torch.arange(length, dtype=torch.float64, device=self.table.device)
+            place = place * (most - 1) / (length - 1)
             low = place.floor()
             upper = (place - low).to(self.table)[:, None]
             high = (low + 1).clamp(max=most - 1).long()
@@ -394,9 +401,9 @@ def build(
             frequencies, factor = _frequencies(pe, head_dim)
             frequencies = torch.from_numpy(frequencies)
             if pe.get("learnable"):
-                frequencies = frequencies * self.log_frequency.double().exp()
+                frequencies = frequencies.to(q.device) * self.log_frequency.double().exp()
             # Angles in f64: near position 1e5 neighbouring f32 angles are 0.01 radians apart.
-            positions = torch.arange(q.shape[2], dtype=torch.float64)
+            positions = torch.arange(q.shape[2], dtype=torch.float64, device=frequencies.device)
             angles = positions[:, None] * frequencies
             cos, sin = (angles.cos() * factor).to(q), (angles.sin() * factor).to(q)
             return tuple(_rotate(x, cos, sin, pe["layout"]) for x in (q, k))
@@ -417,7 +424,7 @@ def build(
             if pe["kind"] == "t5":
                 buckets = [_bucket(pe, at) for at in range(1 - length, length)]
                 index = torch.tensor(buckets)[relative + length - 1]
-                return self.table[index].permute(2, 0, 1)
+                return self.table[index.to(self.table.device)].permute(2, 0, 1)
             return None
 
     class Attention(nn.Module):
@@ -443,9 +450,9 @@ def build(
             logits = encoding.product(q, k, self.layer) / math.sqrt(head_dim)
             bias = encoding.bias(length, self.layer)
             if bias is not None:
-                logits = logits + bias
+                logits = logits + bias.to(logits.device)
             if config.get("mask", "causal") == "causal":
-                hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+                hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
                 logits = logits.masked_fill(hidden, -math.inf)
             attended = logits.softmax(-1) @ v
             attended = attended.transpose(1, 2).reshape(rows, length, inner)
@@ -504,6 +511,26 @@ def build(
             return self.final_norm(x) @ head
 
     return Transformer()
+
+
+def _evaluated(run, spec, variant, test_len):
+    """Encoding and positions of a variant at a test length, of the run or of later evaluations."""
+    try:
+        return _encoding(spec, variant, test_len)
+    except Unsupported as error:
+        found = {}
+        for file in sorted((run / "evals").glob("*.json")):
+            try:
+                one = _encoding(_record(file, file.read_bytes())["spec"], variant, test_len)
+            except Unsupported:
+                continue
+            found[json.dumps(one, sort_keys=True)] = one
+        if len(found) > 1:
+            text = f"{len(found)} evaluations named {variant!r} at {test_len} differ in {run / 'evals'}"
+            raise Unsupported(text) from None
+        if not found:
+            raise error from None
+        return next(iter(found.values()))
 
 
 def _encoding(spec, variant, test_len):

@@ -217,7 +217,7 @@ def _rows(found: list) -> Iterator[dict]:
             lengths["test_len"] = test_len(each)
             about = {"variant": each["variant"], **lengths}
             end = {"status": each["status"], "reason": each.get("reason"), **config}
-            found_metrics = metrics(each)
+            found_metrics = metrics(each, record["task"])
             for name, metric in found_metrics.items():
                 score = {"metric": name, "value": metric["value"], "n": metric["n"]}
                 yield {**base, **about, **score, **end}

@@ -111,7 +111,7 @@ class Tables(nn.Module):
         bias = self._rows(bias, length, 1)
         if bias.dim() == 3:
             return self._rows(bias, length, 2)
-        at = torch.arange(length)
+        at = torch.arange(length, device=bias.device)
         return bias[:, (at[:, None] - at[None, :]).clamp(min=0)]
 
     def _layer(self, layer: int) -> tuple:

@@ -201,6 +201,9 @@ def evaluate(model: Transformer, program: Program, job: dict, definitions) -> Li
             row.update(status="diverged", reason=f"the loss at length {length} is not finite")
             continue
         row["metrics"] = {name: metrics[name] for name in SCORES if name in definitions}
+        # As in the program, losses by position are those of text.
+        if "exact_match" in definitions:
+            continue
         sums, counts, width = found.nats, found.counts, max(-(-seq_len // 64), 1)
         row["loss_by_position"] = [
             {"from": a, "to": b, "loss_nats": (sums[a:b].sum() / counts[a:b].sum()).item()}

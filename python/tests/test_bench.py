@@ -343,6 +343,7 @@ class Bench(unittest.TestCase):
         self.close(*([score["value"] for score in scores] for scores in stops))
         for row, other in zip(record["evals"], theirs["evals"]):
             self.assertEqual(set(row["metrics"]), {"loss_nats", "token_accuracy", "exact_match"})
+            self.assertNotIn("loss_by_position", row)
             for name, metric in row["metrics"].items():
                 self.assertEqual(metric["n"], other["metrics"][name]["n"])
                 self.close([metric["value"]], [other["metrics"][name]["value"]])

@@ -122,7 +122,7 @@ class Records(unittest.TestCase):
             about = {"evaluation_of": "a"} if later else {}
             spec = {"model": {"pe": {"kind": "rope"}}, "eval": {"test_lens": [20]}}
             spec["eval"]["variants"] = variants
-            task = {"train_len": 10}
+            task = {"train_len": 10, "bytes_per_token": 2.0}
             found = {"run_id": "a", "experiment": "x", "seed": 0, "labels": [], "task": task}
             return {**found, **about, "spec": spec, "evals": rows}
 
@@ -132,11 +132,12 @@ class Records(unittest.TestCase):
         scores = longreach.scores(records)
         told = [(score["variant"], score["metric"]) for score in scores]
         other = "yarn [scaling.factor = 4.0]"
-        self.assertEqual(told[:2], [(other, "loss_nats"), (other, "perplexity")])
-        self.assertEqual(told[2:4], [("trained", "loss_nats"), ("trained", "perplexity")])
-        self.assertEqual(told[4:6], [("yarn", "loss_nats"), ("yarn", "perplexity")])
+        derived = ("loss_nats", "perplexity", "bits_per_byte")
+        for at, variant in enumerate((other, "trained", "yarn")):
+            self.assertEqual(told[3 * at : 3 * at + 3], [(variant, name) for name in derived])
         new = "attention_distance_1_1"
-        self.assertEqual(told[6:], [("trained", new), ("yarn", new)])
+        self.assertEqual(told[9:], [("trained", new), ("yarn", new)])
+        self.assertAlmostEqual(scores[2]["value"], 0.5 / math.log(2), places=15)
 
     def test_what_is_no_record_is_refused_by_its_place(self):
         file = self.place / "record.json"

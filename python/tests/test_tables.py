@@ -147,6 +147,46 @@ class Tables(unittest.TestCase):
         for run in self.train("scalings", pes):
             self.check(run)
 
+    def test_a_variant_of_a_later_evaluation_is_loaded(self):
+        import longreach
+        import torch
+
+        [planned] = self.train("planned", [ROPE], YARN)
+        [later] = self.train("later", [ROPE])
+        command = [PROGRAM, "eval", str(later), "--lengths", "24", "--variant"]
+        yarn = ['name="yarn"\nscaling={kind="yarn"}', 'name="yarn"\nscaling={kind="yarn",factor=8}']
+        subprocess.run([*command, yarn[0]], check=True, capture_output=True)
+        tokens = torch.randint(256, (2, 24))
+        logits = [longreach.load(run, "yarn", 24)(tokens) for run in (planned, later)]
+        self.assertTrue(torch.equal(*logits))
+        with self.assertRaisesRegex(longreach.Unsupported, "no variant 'ntk'"):
+            longreach.load(later, "ntk", 24)
+        subprocess.run([*command, yarn[1]], check=True, capture_output=True)
+        with self.assertRaisesRegex(longreach.Unsupported, "2 evaluations named 'yarn' at 24 differ"):
+            longreach.load(later, "yarn", 24)
+
+    def test_models_compute_on_another_device(self):
+        import longreach
+        import torch
+
+        own = [ROPE, '{ kind = "rope", learnable = true }', '{ kind = "alibi" }', '{ kind = "t5" }']
+        own += ['{ kind = "learned", max_position = 8, interpolate = true }', '{ kind = "sinusoidal" }']
+        tokens = torch.zeros(1, 12, dtype=torch.long, device="meta")
+        for run in self.train("moved", own + ['{ kind = "kerple" }', '{ kind = "pope" }']):
+            model = longreach.load(run).to("meta")
+            self.assertEqual(model(tokens).device.type, "meta", model.config["pe"])
+
+    def test_a_clamped_table_is_loaded(self):
+        import longreach
+        import torch
+
+        [run] = self.train("clamped", ['{ kind = "learned", max_position = 20, clamp = true }'])
+        tensors = self.logits(run)
+        model = longreach.load(run, "trained", 24)
+        with torch.no_grad():
+            far = model(tensors["trained.24.tokens"].long()) - tensors["trained.24.logits"]
+        self.assertLess(far.abs().max().item(), 5e-6)
+
     def test_shifted_positions_and_both_directions_do(self):
         shifted = 'model.positions={kind="random_offset",max_position=64}'
         for run in self.train("shifted", [ROPE, '{ kind = "alibi" }'], shifted):

@@ -1,7 +1,7 @@
 //! Notes on records that were edited after the run. A run id is a hash of its spec, so an edited
 //! spec no longer matches its id.
 
-use crate::runs_on_disk::files::RECORD_FILE;
+use crate::runs_on_disk::files::{RECORD_FILE, is_of_pytorch};
 use crate::spec::RunSpec;
 use records::RunRecord;
 use schema::text::excerpt;
@@ -13,11 +13,11 @@ use support::units::count;
 const MOST_NAMED: usize = 5;
 
 /// Notes on records that contradict themselves (a spec of another version, a spec that does not
-/// hash to the run id, a seed other than the spec's) and on those that do not match their seal.
+/// hash to the run id, a seed other than the spec's), on those that do not match their seal, and on
+/// those that another program wrote.
 pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
-    let found = records
-        .iter()
-        .filter_map(|record| Some((record.run_id.clone(), contradiction(record)?)));
+    let ours = records.iter().filter(|record| !is_of_pytorch(record));
+    let found = ours.filter_map(|record| Some((record.run_id.clone(), contradiction(record)?)));
     let contradictions = note(
         "records edited by hand or by another version",
         &found.collect::<Vec<_>>(),
@@ -35,7 +35,19 @@ pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
         "records that were changed after they were written",
         &broken.collect::<Vec<_>>(),
     );
-    contradictions.into_iter().chain(broken).collect()
+    let foreign = records
+        .iter()
+        .filter(|record| is_of_pytorch(record))
+        .count();
+    let foreign = (foreign > 0).then(|| {
+        format!(
+            "{foreign} of {} trained in PyTorch by longreach.bench: they have no seal that would \
+             show an edit",
+            count(records.len(), "record")
+        )
+    });
+    let notes = contradictions.into_iter().chain(broken);
+    notes.chain(foreign).collect()
 }
 
 /// A note on records without a seal: how many of how many.

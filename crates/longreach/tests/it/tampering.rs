@@ -681,6 +681,14 @@ fn a_run_that_pytorch_trained_is_called_that() {
         "{}",
         stdout(&verified)
     );
+    let report = command("report", &scratch.runs(), &[]);
+    exits(&report, 0);
+    let told = stderr(&report);
+    let said = "1 of 1 record trained in PyTorch by longreach.bench";
+    assert!(
+        told.contains(said) && !told.contains("edited by hand"),
+        "{told}"
+    );
     let status = stdout(&command("status", &scratch.runs(), &[]));
     for said in ["Slope (pytorch 2.9.0)", "trained in PyTorch", "1 done"] {
         assert!(status.contains(said), "{status}");
