@@ -1,6 +1,6 @@
 //! The chapter on findings that a correct suite reproduces.
 
-use super::numbers::{ChapterFiles, CsvFile, NUMBER_HEAD, RULE, number_rows, or_dash, sentences};
+use super::numbers::{ChapterFiles, CsvFile, NUMBER_HEAD, number_rows, or_dash, rule, sentences};
 use crate::document::{Cell, Chapter, Layout, Table, Tone};
 use crate::error::ReportError;
 use records::claims::{
@@ -115,7 +115,10 @@ fn matrix(
                   experiment that can test them. ✓ holds, ✗ fails, (✗) fails in a check that may \
                   fail at tiny scale without a mistake, ? undecided."
             .into(),
-        notes: format!("Checks without records are named and count neither way. {RULE}"),
+        notes: format!(
+            "Checks without records are named and count neither way. {}",
+            rule(outcomes.iter().flat_map(|outcome| &outcome.numbers))
+        ),
         columns: start.chain(tested.iter().map(heading)).collect(),
         rows: assertions.assertions.iter().map(row).collect(),
         layout: Layout::Matrix,

@@ -1,7 +1,7 @@
 //! The chapter on a source's claims and its published numbers.
 
 use super::numbers::{
-    ChapterFiles, CsvFile, MOST_NUMBERS, NUMBER_HEAD, RULE, number, number_rows, or_dash, sentences,
+    ChapterFiles, CsvFile, MOST_NUMBERS, NUMBER_HEAD, number, number_rows, or_dash, rule, sentences,
 };
 use crate::document::{Cell, Chapter, Layout, Table};
 use records::claims::{
@@ -146,7 +146,7 @@ fn claim_table(
         caption: what.into(),
         notes: match of.iter().all(|o| o.place.is_empty()) {
             true => String::new(),
-            false => RULE.into(),
+            false => rule(of.iter().flat_map(|outcome| &outcome.numbers)),
         },
         columns: columns.into_iter().map(String::from).collect(),
         rows: of.iter().enumerate().map(row).collect(),

@@ -8,15 +8,30 @@ use records::claims::{Comparison, Verdict};
 pub(super) const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
-pub(super) const RULE: &str = "Methods: by their names in results.csv. Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
-     averaged in nats); differences and ratios paired by seed; n: the number of seeds. Over seeds \
-     and text: the interval also covers which blocks of the text are scored. A comparison agrees \
-     or disagrees if its whole interval does. It is undecided otherwise, for a single seed, and \
-     beyond the training length of a method that has not converged. Where a loss is to be lower, \
-     an interval with zero and no gain of 0.01 nats (1 % of the perplexity) disagrees too. Of \
-     several comparisons, only those disagree that Holm's step-down procedure rejects at 5 %. \
-     Shares so near to 1 that not even a perfect score could be shown to be higher are not \
-     compared.";
+const RULE: [&str; 2] = [
+    "Methods: by their names in results.csv. Mean over seeds with its 95 % CI, ± or [low, high] \
+     (shares and perplexities, the latter averaged in nats); differences and ratios paired by \
+     seed; n: the number of seeds. ",
+    "A comparison agrees or disagrees if its whole interval does. It is undecided otherwise, for a \
+     single seed, and beyond the training length of a method that has not converged. Where a loss \
+     is to be lower, an interval with zero and no gain of 0.01 nats (1 % of the perplexity) \
+     disagrees too. Of several comparisons, only those disagree that Holm's step-down procedure \
+     rejects at 5 %. Shares so near to 1 that not even a perfect score could be shown to be higher \
+     are not compared.",
+];
+const OVER_TEXT: &str = "Over seeds and text: the interval also covers which blocks of the text \
+                         are scored. ";
+
+/// How the verdicts on these numbers follow from their intervals.
+pub(super) fn rule<'a>(mut numbers: impl Iterator<Item = &'a Comparison>) -> String {
+    let is_over_text = |number: &Comparison| number.estimate.is_some_and(|e| e.apart().is_some());
+    let over_text = if numbers.any(is_over_text) {
+        OVER_TEXT
+    } else {
+        ""
+    };
+    RULE.join(over_text)
+}
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {
