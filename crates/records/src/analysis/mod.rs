@@ -5,20 +5,21 @@
 //! group of runs that differ only by seed, under one variant.
 //!
 //! ```text
-//! identity.rs    which runs are seeds of one method
-//! naming.rs      names of methods
-//! groups.rs      runs pooled into methods; later evaluations attached to their runs
-//! variant.rs     variants of a method; which one a later evaluation continues
-//! setting.rs     comparable methods, their lengths and metrics
-//! point.rs       the values behind a cell, their estimate, and its text
-//! measure.rs     scores, ratios and differences of methods
-//! roles.rs       results, runs with half the steps, runs of selection sweeps
-//! learning.rs    whether scores still move with more steps
-//! learned.rs     which seeds have learned their task
-//! outcome.rs     reach, the best method
-//! by_seed.rs     reach of each seed
-//! varied.rs      what rows differ in besides the method
-//! base_sweep.rs  methods that differ only in the rotary base
+//! identity.rs      which runs are seeds of one method
+//! naming.rs        names of methods
+//! groups.rs        runs pooled into methods; later evaluations attached to their runs
+//! variant.rs       variants of a method; which one a later evaluation continues
+//! setting.rs       comparable methods, their lengths and metrics
+//! setting_name.rs  names of settings, and of their files
+//! point.rs         the values behind a cell, their estimate, and its text
+//! measure.rs       scores, ratios and differences of methods
+//! roles.rs         results, runs with half the steps, runs of selection sweeps
+//! learning.rs      whether scores still move with more steps
+//! learned.rs       which seeds have learned their task
+//! outcome.rs       reach, the best method
+//! by_seed.rs       reach of each seed
+//! varied.rs        what rows differ in besides the method
+//! base_sweep.rs    methods that differ only in the rotary base
 //! ```
 
 pub mod base_sweep;
@@ -35,6 +36,7 @@ pub mod outcome;
 pub mod point;
 pub mod roles;
 pub mod setting;
+mod setting_name;
 mod variant;
 mod varied;
 

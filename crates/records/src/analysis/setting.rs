@@ -5,6 +5,7 @@ use super::groups::{Group, Run, TRAINED, groups, later_note};
 use super::identity::MethodSpecs;
 use super::naming;
 use super::roles::Roles;
+use super::setting_name::{Differ, Key};
 use super::varied;
 use crate::metric;
 use crate::record::{RunRecord, RunStatus, TaskFacts, TestLength};
@@ -245,7 +246,6 @@ pub fn settings<'a>(
     order: &[String],
     specs: &MethodSpecs<'_>,
 ) -> Vec<Setting<'a>> {
-    type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
     let roles = Roles::of(records.iter().copied());
     let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
     for run in roles.results {
@@ -262,7 +262,11 @@ pub fn settings<'a>(
             .or_default()
             .push(run);
     }
-    let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
+    let of_key = by_key.iter().map(|(key, runs)| {
+        let experiments = runs.iter().map(|run| run.experiment.as_str());
+        (*key, experiments.collect())
+    });
+    let keys: Vec<(Key<'a>, BTreeSet<&str>)> = of_key.collect();
     let parts = by_key.into_iter().flat_map(|(key, runs)| {
         let parts = comparable(&runs).into_iter().flat_map(by_ranges);
         parts.map(move |part| (key, part))
@@ -271,15 +275,13 @@ pub fn settings<'a>(
     let several = parts.len() > 1;
     let mut slugs = text::Slugs::default();
     let settings = parts.into_iter().map(|(key, Part { label, runs })| {
-        let kind = text::name(&runs[0].task.kind, 40);
+        let differ = Differ::of(&key, &keys, runs[0]);
         let slug = if several {
-            slugs.take(&format!("{kind} {} {label}", runs[0].task.train_len))
+            slugs.take(&format!("{} {label}", differ.slug(&runs[0].task)))
         } else {
             String::new()
         };
-        let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
-        let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
-        let mut name = setting_name(&runs[0].task, &corpora);
+        let mut name = differ.name(&runs[0].task);
         if !label.is_empty() {
             name = format!("{name}, {label}");
         }
@@ -336,30 +338,6 @@ fn by_ranges(part: Part<'_>) -> Vec<Part<'_>> {
         Part { label, runs }
     });
     parts.collect()
-}
-
-/// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the
-/// leading metric where that is all that differs. `corpora`: hashes of the settings of that name,
-/// this one's among them.
-fn setting_name(task: &TaskFacts, corpora: &[&str]) -> String {
-    let name = format!(
-        "{}, trained at {} {}",
-        text::name(&task.kind, 40),
-        task.train_len,
-        text::name(&task.unit, 40)
-    );
-    let is_several = corpora.iter().collect::<BTreeSet<_>>().len() > 1;
-    match &task.corpus {
-        _ if corpora.len() < 2 => name,
-        Some(corpus) if is_several => {
-            format!(
-                "{name} ({}, {})",
-                text::name(&corpus.source, 80),
-                text::name(short_hash(&corpus.blake3), 8)
-            )
-        }
-        _ => format!("{name} ({})", text::name(&task.primary_metric, 80)),
-    }
 }
 
 #[expect(

@@ -3,6 +3,8 @@
 
 use crate::common::*;
 use longreach_report::{ReportError, ReportSpec, report};
+use records::analysis::identity::MethodSpecs;
+use records::analysis::setting::settings;
 use records::find_records;
 use records::record::*;
 use records::store::{run_dir, write_jsonl};
@@ -618,7 +620,7 @@ fn a_task_on_an_axis_names_the_setting_and_not_the_method() {
 }
 
 #[test]
-fn two_corpora_are_named_by_their_hashes() {
+fn two_corpora_are_named_by_their_experiments_or_else_by_their_hashes() {
     let run = |corpus: &str| {
         let mut run = record("corpora", &[("model.pe", json!("rope"))], 0, text_task(64));
         run.task.corpus.as_mut().unwrap().blake3 = hex(corpus);
@@ -636,6 +638,32 @@ fn two_corpora_are_named_by_their_hashes() {
         );
         assert!(report.summary.contains(&name), "{name}: {}", report.summary);
     }
+    let in_experiment = |corpus: &str, experiment: &str| {
+        let mut run = run(corpus);
+        run.experiment = experiment.into();
+        run
+    };
+    let names = |runs: &[RunRecord]| {
+        let all: Vec<&RunRecord> = runs.iter().collect();
+        let specs = MethodSpecs::new(&all);
+        let found = settings(&all, &[], &specs).into_iter().map(|s| s.name);
+        found.collect::<Vec<_>>()
+    };
+    let mut found = names(&[in_experiment("a", "code"), in_experiment("b", "prose")]);
+    found.sort();
+    let expected = ["code", "prose"].map(|name| format!("text, trained at 64 bytes ({name})"));
+    assert_eq!(found, expected);
+    // An experiment with both corpora names neither.
+    let both = [
+        in_experiment("a", "code"),
+        in_experiment("b", "code"),
+        in_experiment("b", "prose"),
+    ];
+    assert!(
+        names(&both)
+            .iter()
+            .all(|name| name.contains("files: g.txt"))
+    );
 }
 
 #[test]
