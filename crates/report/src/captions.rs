@@ -67,6 +67,17 @@ pub(super) fn kept(metric: &str, whose: &str) -> String {
     }
 }
 
+/// [`kept`] for each of these metrics, once.
+pub(super) fn kept_rules<'a>(metrics: impl Iterator<Item = &'a str>) -> String {
+    let mut rules: Vec<String> = Vec::new();
+    for rule in metrics.map(|metric| kept(metric, "its")) {
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    rules.join(", or ")
+}
+
 /// What a metric is and what guessing scores, for a table that stands alone.
 pub(super) fn definition(setting: &Setting<'_>, metric: &str) -> String {
     let definition = setting.definition(metric);

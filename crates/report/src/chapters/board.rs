@@ -1,7 +1,7 @@
 //! The board: every method at every task, each in a group by its ranks over all tasks.
 
 use super::ranks::{AHEAD, RESAMPLES, Scores, Standing, standings};
-use crate::captions::kept as kept_rule;
+use crate::captions::kept_rules;
 use crate::document::{Cell, Chapter, Layout, Table};
 use records::analysis::learned::InLength;
 use records::analysis::point::point_parts;
@@ -136,11 +136,6 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
             .chain(columns.iter().map(|c| c.cell(name)))
             .collect()
     };
-    let mut rules: Vec<String> = settings
-        .iter()
-        .map(|s| kept_rule(s.lead(), "its"))
-        .collect();
-    rules.dedup();
     let start = ["method", "group", "P(best)", "MRR"].map(String::from);
     Table {
         slug: "board-methods".into(),
@@ -148,7 +143,7 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
         caption: format!(
             "By task the reach: the longest test length up to which a seed keeps its score, as a \
              multiple of the training length, median [least, most]. Kept: {}.{}",
-            rules.join(", or "),
+            kept_rules(settings.iter().map(|s| s.lead())),
             if is_single {
                 " One seed: groups show the tasks' spread only."
             } else {

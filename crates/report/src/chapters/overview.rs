@@ -2,7 +2,7 @@
 //! method keeps its score, and how much of it at one multiple of the training length. Many settings
 //! are the rows, so that the page has room for their names.
 
-use crate::captions::kept as kept_rule;
+use crate::captions::kept_rules;
 use crate::document::{Cell, Chapter, Layout, Section, Table};
 use crate::pages::{self, ExperimentPage};
 use records::analysis::setting::{Method, Setting};
@@ -204,7 +204,7 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
         caption: format!(
             "Longest test length up to which a method keeps its score, as a multiple of the \
              training length. Kept: {}.{left}",
-            rules(columns)
+            kept_rules(columns.iter().map(|(setting, _)| setting.lead()))
         ),
         notes: format!(
             "By the leading metric of each setting, means over seeds. ≥: tested at no longer length. \
@@ -218,18 +218,6 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
         ),
         ..matrix(columns, rows, cell)
     }
-}
-
-/// What counts as keeping each of the leading metrics.
-fn rules(columns: &Columns<'_, '_>) -> String {
-    let mut rules: Vec<String> = Vec::new();
-    for (setting, _) in columns {
-        let rule = kept_rule(setting.lead(), "its");
-        if !rules.contains(&rule) {
-            rules.push(rule);
-        }
-    }
-    rules.join(", or ")
 }
 
 /// The largest multiple of the training length, a power of two, that most settings test.
