@@ -59,8 +59,12 @@ impl Names {
         key.strip_suffix('}')
     }
 
-    /// The name of a variant, which is often that of the kind it tests.
+    /// The name of a variant, which is often that of the kind it tests. What tells variants of one
+    /// name apart stays: `yarn [scaling.factor = 4.0]`.
     pub fn variant(self, name: &str) -> String {
+        if let Some((name, apart)) = name.split_once(" [") {
+            return format!("{} [{apart}", self.variant(name));
+        }
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let kind = name.replace('-', "_");
         let is_known = self.0.iter().any(|all| all.iter().any(|(k, _)| *k == kind));
@@ -351,6 +355,7 @@ mod tests {
             "always-8",
             "leaky_rope",
             "a [b_c = 1]",
+            "dynamic_ntk [factor = 4.0]",
         ];
         let shown = shown.map(|name| NAMES.variant(name));
         assert_eq!(
@@ -360,7 +365,8 @@ mod tests {
                 "by head",
                 "always-8",
                 "leaky rope",
-                "a [b_c = 1]"
+                "a [b_c = 1]",
+                "dynamic NTK [factor = 4.0]"
             ]
         );
     }
