@@ -12,7 +12,7 @@ pub(super) enum Differ<'a> {
     Nothing,
     /// The leading metric.
     Metric,
-    /// The experiment, whose name this is: each has a corpus of its own.
+    /// The experiment, by this name: other corpora are in other experiments.
     Experiment(&'a str),
     /// The corpus.
     Corpus,
