@@ -93,12 +93,10 @@ pub(super) fn tested(length: Length, setting: &Setting<'_>) -> Vec<usize> {
     match length {
         // At the upper end of a range no single length was tested.
         Length::At(length) => tested(&|l| l == length.to && setting.is_tested_at(length)),
-
         Length::In => setting.in_length.into_iter().collect(),
         Length::Times(x) => tested(&|l| l as f64 == (x * train).round()),
         Length::Beyond(x) => tested(&|l| l as f64 > x * train),
         Length::From(x) => tested(&|l| l as f64 >= x * train),
-
         Length::UpTo(x) => tested(&|l| l as f64 <= x * train),
     }
 }

@@ -13,7 +13,6 @@ use std::fmt;
 pub enum Length {
     /// A length or a range of lengths, as it was tested.
     At(TestLength),
-
     /// The training length, or the longest one tested below it.
     In,
     /// A multiple of the training length.
@@ -65,7 +64,6 @@ impl TryFrom<RawLength> for Length {
             let range = TestLength::new(Some(from), to);
             return range.map(Length::At).map_err(|_| wrong());
         }
-
         type Form = fn(f64) -> Length;
         let forms: [(&str, Form); 4] = [
             (">=", Length::From),
@@ -98,7 +96,6 @@ impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Length::At(length) => write!(f, "{length}"),
-
             Length::In => write!(f, "in"),
             Length::Times(x) => write!(f, "{x}x"),
             Length::Beyond(x) => write!(f, ">{x}x"),
