@@ -339,7 +339,7 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
         "{}: {} in {} of {each}{at_once}; the longest is expected to take {} of {}\nof a task: {}, \
          {} MiB{gpus}\nwritten: {}",
         submission.experiment,
-        count(submission.runs, "run"),
+        count(tasks.iter().map(runs).sum(), "run"),
         count(tasks.len(), "task"),
         duration(longest),
         clock(how.time_secs),

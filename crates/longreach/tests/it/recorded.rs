@@ -440,13 +440,39 @@ fn a_submitted_sweep_finds_its_records() {
         .output()
         .unwrap();
     exits(&submitted, 0);
+    // Only the run that is not recorded has a task.
+    assert!(stdout(&submitted).contains("1 run in 1 task of 1"));
     let status = longreach().arg("status").arg(&out).output().unwrap();
     let shown = stdout(&status);
     assert!(
         shown.contains("3 done") && shown.contains("1 planned"),
         "{shown}"
     );
+    // A recorded run whose record is gone has no task to submit again.
+    let lost: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    let lost = out.join("runs/tiny").join(lost["run_id"].as_str().unwrap());
+    std::fs::remove_dir_all(lost).unwrap();
+    let mut again = longreach();
+    let again = again.args(["submit", "--again"]).arg(&out);
+    let again = again.output().unwrap();
+    exits(&again, 3);
+    assert!(stderr(&again).contains("1 run of --recorded lost its record"));
+    // Nothing is written where every run is recorded.
+    let (all, other) = (file(&there, "all.jsonl", &lines), out.with_file_name("other"));
+    let mut submit = longreach();
+    submit
+        .arg("submit")
+        .arg(&there.config)
+        .args(["--cluster", "parallel", "--out"])
+        .arg(&other)
+        .arg("--recorded")
+        .arg(&all);
+    let refused = submit.output().unwrap();
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("the files hold all 4 runs of tiny"));
+    assert!(!other.exists());
 }
+
 
 #[test]
 fn a_damaged_record_is_neither_recorded_nor_identical() {

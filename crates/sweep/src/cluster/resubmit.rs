@@ -9,6 +9,8 @@ use experiment::runs_on_disk::state::RunState;
 use std::collections::BTreeSet;
 use std::path::Path;
 use support::exit::{Exit, Failure};
+use support::units::count;
+
 
 /// Which runs to submit again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -75,6 +77,9 @@ pub fn again(
         task.expected_secs *= task.runs.len() as f64 / all;
     }
     tasks.retain(|task| !task.runs.is_empty());
+    let runs = tasks.iter().map(|task| task.runs.len()).sum();
+    refuse_without_task(selected.len() - runs)?;
+
     if tasks.is_empty() {
         return Ok(None);
     }
@@ -82,7 +87,7 @@ pub fn again(
     let place = directory.join(AGAIN_DIR);
     disk.create_dirs(&place).map_err(Failure::resources)?;
     let generation = next_generation(directory);
-    let runs = selected.len();
+    
     // The script first: the file of tasks makes the submission, and its number is taken.
     for (name, text) in submission.scheduler.files(submission, &tasks, generation) {
         disk.write_whole(&directory.join(name), text.as_bytes())
@@ -96,6 +101,20 @@ pub fn again(
         tasks,
         runs,
     }))
+}
+
+/// Runs that were recorded when the sweep was submitted are in no task.
+fn refuse_without_task(runs: usize) -> Result<(), Failure> {
+    if runs == 0 {
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "{} of --recorded lost {} record and {} in no task\n  = help: `longreach submit --recorded` \
+         with the same file, into another directory",
+        count(runs, "run"),
+        if runs == 1 { "its" } else { "their" },
+        if runs == 1 { "is" } else { "are" },
+    )))
 }
 
 fn next_generation(directory: &Path) -> usize {

@@ -56,7 +56,9 @@ pub struct Submitted {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if the directory holds a sweep already, or an array would be too large;
+/// [`Exit::Config`] if the directory holds a sweep already, if every run is recorded, or an array
+/// would be too large;
+
 /// [`Exit::Busy`] if another `submit` writes to it; [`Exit::Resources`] if it cannot be written.
 pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let Request {
@@ -76,7 +78,16 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
         (Scheduler::Hq | Scheduler::Parallel, PerTask::Auto) => PerTask::Fixed(how.runs_per_worker),
         (_, asked) => asked,
     };
-    let tasks = plan_tasks(&lines, &starts, (scheduler, per_task), &how)?;
+    let to_do: Vec<(&Line, u64)> = plan
+        .runs
+        .iter()
+        .zip(lines.iter().zip(starts))
+        .filter_map(|(run, line)| recorded.of(run).is_none().then_some(line))
+        .collect();
+    if to_do.is_empty() {
+        return Err(none_to_do(plan));
+    }
+    let tasks = plan_tasks(&to_do, (scheduler, per_task), &how)?;
     let mut notes = complete(&mut how, &lines, &tasks, &out, scheduler);
     let disk = rundir::system();
     disk.probe(&out)
@@ -200,45 +211,59 @@ fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
     plan.runs.iter().map(line).collect()
 }
 
+fn none_to_do(plan: &Plan) -> Failure {
+    Failure::new(
+        Exit::Config,
+        format!(
+            "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: `longreach \
+             run` with the same --recorded writes the report",
+            match plan.runs.len() {
+                1 => "the only run".to_owned(),
+                runs => format!("all {runs} runs"),
+            },
+            plan.name
+        ),
+    )
+}
+
 /// Seconds that starting a worker takes, which short runs consist of.
 const START_SECS: f64 = 1.0;
 
+/// Divides runs, with their places in the manifest, among tasks.
 fn plan_tasks(
-    lines: &[Line],
-    starts: &[u64],
+    runs: &[(&Line, u64)],
+
     (scheduler, per_task): (Scheduler, PerTask),
     how: &TaskHow,
 ) -> Result<Vec<Task>, Failure> {
     let (most, who) = scheduler.most_tasks(&how.scheduler_options);
-    let secs: Vec<f64> = lines
+    let secs: Vec<f64> = runs
         .iter()
-        .map(|line| line.expected_secs + START_SECS)
+        .map(|(line, _)| line.expected_secs + START_SECS)
         .collect();
     let at_once = how.workers_at_once();
     let packed = pack(&secs, per_task, at_once, most);
     if packed.len() > most {
-        let least = lines.len().div_ceil(most);
+        let least = runs.len().div_ceil(most);
         return Err(Failure::new(
             Exit::Config,
             format!(
                 "--runs-per-task: {} make an array of {}\n  = allowed: at most {most} tasks \
                  ({who})\n  = help: --runs-per-task {least} or more, or auto",
-                count(lines.len(), "run"),
+                count(runs.len(), "run"),
                 count(packed.len(), "task")
             ),
         ));
     }
-    let task = |(task, runs): (usize, Vec<usize>)| Task {
+    let entry = |index: &usize| ManifestEntry {
+        run: runs[*index].0.run_id.clone(),
+        at: runs[*index].1,
+    };
+    let task = |(task, packed): (usize, Vec<usize>)| Task {
         task,
-        expected_secs: runs.iter().map(|run| secs[*run]).sum::<f64>()
-            / at_once.min(runs.len()).max(1) as f64,
-        runs: runs
-            .into_iter()
-            .map(|run| ManifestEntry {
-                run: lines[run].run_id.clone(),
-                at: starts[run],
-            })
-            .collect(),
+        expected_secs: packed.iter().map(|index| secs[*index]).sum::<f64>()
+            / at_once.min(packed.len()).max(1) as f64,
+        runs: packed.iter().map(entry).collect(),
     };
     Ok(packed.into_iter().enumerate().map(task).collect())
 }
