@@ -4,16 +4,14 @@ mod links;
 mod rerun_command;
 mod spec_of;
 
-use crate::commands::records::{
-    by_experiment, edit_notes, find, print_sources, read_and_left_out, tell_unsealed,
-};
+use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out, tell_unsealed};
 use config::claims;
 use experiment::plan::planner;
 use experiment::runs_on_disk::files::refuse_link;
 use experiment::runs_on_disk::kept_configs::{self, Belonging, Config};
 use experiment::runs_on_disk::{survey, timings};
 use records::store::{EVALS_DIR, Found, find_records_within};
-use records::{Claims, Excluded, RunRecord};
+use records::{Excluded, RunRecord};
 use report::{Format, Report, ReportError, ReportSpec, RunTimings, report};
 use schema::text::excerpt;
 use std::collections::BTreeMap;
@@ -323,7 +321,10 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     let (config, lines) = config_of(request, &mut found.records)?;
     // Without a config the lines are printed in the report too.
     let mixed = config.is_none() && !lines.is_empty();
-    let mut spec = titled(request, spec, config.as_ref(), &mut found.records);
+    let mut spec = spec_of::titled(request, spec, config.as_ref(), &mut found.records);
+    if config.is_none() && spec.order.is_empty() {
+        spec.order = spec_of::orders(&placed);
+    }
     let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
     let out = request
         .out
@@ -372,52 +373,6 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         summary(&report.summary, &paths),
         console::plain(&read_and_left_out(&found))
     ))
-}
-
-/// Experiments that a heading names one by one.
-const MOST_IN_HEADING: usize = 4;
-
-/// The heading of a report on some experiments.
-fn heading(experiments: &[&str]) -> String {
-    match experiments.len() {
-        0..=MOST_IN_HEADING => experiments.join(", "),
-        n => format!("{n} experiments"),
-    }
-}
-
-/// The options of a report with those of the config that its records belong to; arguments win. The
-/// records get the labels of that config.
-fn titled(
-    request: &Args,
-    spec: ReportSpec,
-    config: Option<&Config>,
-    records: &mut [RunRecord],
-) -> ReportSpec {
-    let title = request.title.clone();
-    let Some(config) = config else {
-        let experiments = || by_experiment(records).into_keys().collect::<Vec<_>>();
-        return ReportSpec {
-            title: title.unwrap_or_else(|| heading(&experiments())),
-            ..spec
-        };
-    };
-    config.label(records);
-    let own = spec_of::spec_of(config);
-    ReportSpec {
-        title: title.unwrap_or(own.title),
-        claims: if spec.claims == Claims::default() {
-            own.claims
-        } else {
-            spec.claims
-        },
-        assertions: spec.assertions || own.assertions,
-        order: if spec.order.is_empty() {
-            own.order
-        } else {
-            spec.order
-        },
-        ..spec
-    }
 }
 
 /// The config that the records of an experiment belong to, if they belong to exactly one or one was

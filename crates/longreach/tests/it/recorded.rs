@@ -458,7 +458,10 @@ fn a_submitted_sweep_finds_its_records() {
     exits(&again, 3);
     assert!(stderr(&again).contains("1 run of --recorded lost its record"));
     // Nothing is written where every run is recorded.
-    let (all, other) = (file(&there, "all.jsonl", &lines), out.with_file_name("other"));
+    let (all, other) = (
+        file(&there, "all.jsonl", &lines),
+        out.with_file_name("other"),
+    );
     let mut submit = longreach();
     submit
         .arg("submit")
@@ -472,7 +475,6 @@ fn a_submitted_sweep_finds_its_records() {
     assert!(stderr(&refused).contains("the files hold all 4 runs of tiny"));
     assert!(!other.exists());
 }
-
 
 #[test]
 fn a_damaged_record_is_neither_recorded_nor_identical() {

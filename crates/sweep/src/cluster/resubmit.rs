@@ -11,7 +11,6 @@ use std::path::Path;
 use support::exit::{Exit, Failure};
 use support::units::count;
 
-
 /// Which runs to submit again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Only {
@@ -87,7 +86,7 @@ pub fn again(
     let place = directory.join(AGAIN_DIR);
     disk.create_dirs(&place).map_err(Failure::resources)?;
     let generation = next_generation(directory);
-    
+
     // The script first: the file of tasks makes the submission, and its number is taken.
     for (name, text) in submission.scheduler.files(submission, &tasks, generation) {
         disk.write_whole(&directory.join(name), text.as_bytes())

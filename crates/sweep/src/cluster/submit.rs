@@ -57,9 +57,8 @@ pub struct Submitted {
 /// # Errors
 ///
 /// [`Exit::Config`] if the directory holds a sweep already, if every run is recorded, or an array
-/// would be too large;
-
-/// [`Exit::Busy`] if another `submit` writes to it; [`Exit::Resources`] if it cannot be written.
+/// would be too large; [`Exit::Busy`] if another `submit` writes to it; [`Exit::Resources`] if it
+/// cannot be written.
 pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let Request {
         out,
