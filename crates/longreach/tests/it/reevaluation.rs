@@ -188,6 +188,22 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
 }
 
 #[test]
+fn what_a_task_refuses_names_the_flag_that_asked_for_it() {
+    let scratch = Scratch::with(TINY);
+    let distinct = ["task.alphabet=8", "task.distinct=true", "seeds=[0]"];
+    exits(&scratch.longreach("run", &distinct), 0);
+    let place = scratch.directory.path();
+    let refused = run(&["eval", "runs/tiny", "--lengths", "12"], place);
+    exits(&refused, 2);
+    let said = stderr(&refused);
+    assert!(
+        said.contains("--lengths are at most the alphabet"),
+        "{said}"
+    );
+    assert!(!said.contains("eval.test_lens"), "{said}");
+}
+
+#[test]
 fn a_run_is_named_by_the_beginning_of_its_id() {
     let scratch = trained();
     let place = scratch.directory.path();

@@ -85,7 +85,14 @@ pub fn prepare(
     let asked: Option<TestLens> = request.lengths.clone().map(Into::into);
     let lengths = asked.unwrap_or_else(|| own.clone());
     check_columns(&lengths, own)?;
-    let task = task(&job, &lengths, tasks)?;
+    let task = task(&job, &lengths, tasks).map_err(|mut failure| {
+        if request.lengths.is_some() {
+            // Hints of tasks name the key of a config.
+            failure.message = failure.message.replace("eval.test_lens", "--lengths");
+        }
+        failure
+    })?;
+
     lengths.check(task.as_ref()).map_err(|error| {
         let message = format!(
             "--lengths {}: {}\n  = allowed: {}\n  = help: {}",
