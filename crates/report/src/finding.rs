@@ -287,10 +287,10 @@ fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> 
     each.collect()
 }
 
-/// Whether a method has the better mean, as printed, at every length at which the other has one.
+/// Whether a method has the better score at every length at which the other has one, with intervals
+/// that do not touch.
 fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> bool {
     let metric = setting.lead();
-    let number = |value: f64| metric::number(value, metric::decimals(metric, value));
     let mut lengths = 0;
     let is_better = setting.lengths.iter().all(|&len| {
         let Some(theirs) = setting.score(other, metric, len).estimate else {
@@ -300,7 +300,8 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
         let ours = setting.score(method, metric, len).estimate;
         ours.is_some_and(|ours| {
             better_first(metric, ours.mean, theirs.mean) == Ordering::Less
-                && number(ours.mean) != number(theirs.mean)
+                && ours.is_separated_from(&theirs)
+
         })
     });
     is_better && lengths > 0

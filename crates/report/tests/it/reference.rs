@@ -100,7 +100,13 @@ fn a_headline_says_who_beats_its_method_everywhere() {
     let said = "the perplexity of rope is lower than that of alibi at every tested length";
     assert!(summary.contains("alibi holds up to"), "{summary}");
     assert!(summary.contains(said), "{summary}");
+    // Better by every mean, but not beyond the spread of seeds at the longest length.
+    let touching = [29.0, 29.0, 29.0, 29.0];
+    let summary = report_of(&records(&[], Some(touching))).summary;
+    assert!(summary.contains("alibi holds up to"), "{summary}");
+    assert!(!summary.contains("at every tested length"), "{summary}");
     // Better at the last length is enough to be named alone.
+
     let crossing = [20.0, 20.1, 20.2, 20.3];
     let summary = report_of(&records(&[], Some(crossing))).summary;
     assert!(summary.contains("alibi holds up to"), "{summary}");
