@@ -301,7 +301,6 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
         ours.is_some_and(|ours| {
             better_first(metric, ours.mean, theirs.mean) == Ordering::Less
                 && ours.is_separated_from(&theirs)
-
         })
     });
     is_better && lengths > 0

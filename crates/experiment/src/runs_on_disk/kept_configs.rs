@@ -405,18 +405,23 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
     }
     if matches == 0 && path.is_file() {
         let plan = crate::plan(path, &[])?;
-        return Ok(Config::of(&plan)?.0);
+        let config = Config::of(&plan)?.0;
+        // The kept one knows what `[select]` chose.
+        let kept = configs.iter().position(|kept| kept.id == config.id);
+        return match (kept, &plan.selection) {
+            (Some(kept), _) => Ok(configs.remove(kept)),
+            (None, None) => Ok(config),
+            (None, Some(_)) => Err(never_chosen(name, &configs)),
+        };
     }
     let problem = if matches > 1 {
         format!("is the beginning of {matches} ids")
     } else {
         "names neither a config kept there nor a file".into()
     };
-    let names: Vec<String> = configs.iter().map(Config::name).collect();
-    let allowed = if names.is_empty() {
-        "a config file".to_owned()
-    } else {
-        format!("a config file, or one of {}", first_of(&names, MAX_LISTED))
+    let allowed = match kept_names(&configs) {
+        None => "a config file".to_owned(),
+        Some(names) => format!("a config file, or one of {names}"),
     };
     let notes: String = unusable
         .iter()
@@ -430,4 +435,23 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
         Exit::Config,
         format!("--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"),
     ))
+}
+
+/// The first names of some configs; none of none.
+fn kept_names(configs: &[Config]) -> Option<String> {
+    let names: Vec<String> = configs.iter().map(Config::name).collect();
+    (!names.is_empty()).then(|| first_of(&names, MAX_LISTED))
+}
+
+/// A config with `[select]` that was not run here: which of its runs are the result is not known.
+fn never_chosen(name: &str, configs: &[Config]) -> Failure {
+    let allowed = kept_names(configs).unwrap_or_else(|| "none: no config is kept here".to_owned());
+    Failure::new(
+        Exit::Config,
+        format!(
+            "--config {name}: it has [select] and was not run here as it is, so that its chosen \
+             values are not known\n  = allowed: {allowed}\n  = help: `longreach run {name}` chooses \
+             them, or name the id of a config with overrides"
+        ),
+    )
 }

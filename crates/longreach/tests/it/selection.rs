@@ -1,6 +1,6 @@
 //! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
 
-use crate::common::{Scratch, exits, longreach, stdout};
+use crate::common::{Scratch, exits, longreach, stderr, stdout};
 use experiment::plan;
 use experiment::plan::planner::Plan;
 use records::{RunRecord, read_jsonl, read_record};
@@ -641,6 +641,38 @@ fn a_report_of_one_config_has_what_this_config_chose() {
         tried.insert(text.contains("1e-5") || text.contains("0.00001"));
     }
     assert_eq!(tried, BTreeSet::from([false, true]));
+}
+
+#[test]
+fn a_config_file_and_its_id_give_the_same_report() {
+    let scratch = Scratch::with(CONFIG);
+    let place = scratch.runs().join("chosen");
+    let report = |config: &std::path::Path| {
+        let out = scratch.directory.path().join("report");
+        let mut report = crate::common::longreach();
+        report.arg("report").arg(&place).arg("--out").arg(&out);
+        let output = report.arg("--config").arg(config).output().unwrap();
+        (output, out.join("report.md"))
+    };
+    exits(
+        &scratch.longreach("run", &["seeds=[0]", "half_seeds=[]"]),
+        0,
+    );
+    // What was run here is the file with overrides.
+    let (refused, _) = report(&scratch.config);
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("its chosen values are not known"));
+    exits(&scratch.longreach("run", &[]), 0);
+    let own =
+        experiment::runs_on_disk::kept_configs::Config::of(&plan(&scratch.config, &[]).unwrap());
+    let id = own.unwrap().0.id;
+    let [of_file, of_id] = [scratch.config.as_path(), id.as_ref()].map(|config| {
+        let (output, page) = report(config);
+        exits(&output, 0);
+        std::fs::read_to_string(page).unwrap()
+    });
+    assert!(of_file.contains("Chosen values"), "{of_file}");
+    assert_eq!(of_file, of_id);
 }
 
 #[test]

@@ -136,7 +136,14 @@ fn write(
         HASH_FILE,
         format!("{program_blake3}  {PROGRAM_FILE}\n").as_bytes(),
     )?;
-    kept_configs::write(disk, &out.join(RUNS_DIR).join(&plan.name), plan)?;
+    // The result is submitted into another directory.
+    let own = is_sweep(plan).then(|| Plan {
+        selection: None,
+        ..plan.clone()
+    });
+    let experiment = out.join(RUNS_DIR).join(&plan.name);
+    kept_configs::write(disk, &experiment, own.as_ref().unwrap_or(plan))?;
+
     let config = std::path::absolute(&plan.path).unwrap_or_else(|_| plan.path.clone());
     let submission = Submission {
         layout: LAYOUT,
