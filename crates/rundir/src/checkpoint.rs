@@ -231,6 +231,7 @@ pub fn latest<'a, T>(
     }
     disk.remove_scratch(&root);
     // Newest first: one that does not verify or is not accepted makes way for the one before.
+    let mut skipped = Vec::new();
     for (step, directory) in steps(&root).into_iter().rev() {
         let loaded = model(step)
             .and_then(|model| load(&directory, run_id, step, &model))
@@ -252,11 +253,20 @@ pub fn latest<'a, T>(
                 found.state = Some((state, accepted));
                 break;
             }
-            Err(error) => found.notes.push(format!(
-                "skipped {}: {}",
-                directory.display(),
-                excerpt(&format!("{error:#}"))
-            )),
+            Err(error) => {
+                found.notes.push(format!(
+                    "skipped {}: {}",
+                    directory.display(),
+                    excerpt(&format!("{error:#}"))
+                ));
+                skipped.push(directory);
+            }
+        }
+    }
+    // They would take the places of good ones until training passes their steps.
+    if found.state.is_some() {
+        for directory in skipped {
+            let _ = discard(disk, &directory);
         }
     }
     found

@@ -128,6 +128,9 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
             let mut broken = whole.clone();
             broken[at] ^= 1 << (at % 8);
             for bytes in [broken, whole[..at].to_vec()] {
+                if !newest.exists() {
+                    save(directory.path(), "run", &state(20)).expect("saved");
+                }
                 std::fs::write(&path, bytes).expect("writable");
                 let found = found(directory.path());
                 // A changed space in the manifest changes nothing.
@@ -137,9 +140,11 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
                         || used == state(20) && name == MANIFEST,
                     "{name} at {at}"
                 );
+                // A damaged one does not keep the place of a good one.
+                assert_eq!(newest.exists(), used == state(20), "{name} at {at}");
             }
         }
-        std::fs::write(&path, whole).expect("writable");
+        save(directory.path(), "run", &state(20)).expect("saved");
     }
     assert_eq!(found(directory.path()).state, Some(state(20)));
 }
