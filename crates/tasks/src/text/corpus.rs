@@ -36,6 +36,9 @@ pub(crate) struct Seen {
     pub formats: BTreeSet<&'static str>,
     /// Formats that were read as bytes all the same: the first file, and how many there are.
     found: BTreeMap<FirstBytes, (String, usize)>,
+    /// Files of the training and of the validation split with the same bytes: the first two, and
+    /// how many there are of the latter.
+    twins: Option<(String, String, usize)>,
 }
 
 impl Seen {
@@ -65,7 +68,7 @@ impl Seen {
         Ok(())
     }
 
-    /// A sentence for each format that was read as bytes.
+    /// A sentence for each format that was read as bytes, and one for files in both splits.
     pub fn notes(&self) -> Vec<String> {
         let notes = self.found.iter().map(|(found, (first, count))| {
             let more = match count - 1 {
@@ -77,7 +80,18 @@ impl Seen {
                 "{first}{more} begins as {what}, and its bytes are trained on as they are; {mend}"
             )
         });
-        notes.collect()
+        let twins = self.twins.iter().map(|(train, valid, count)| {
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!("; so are {more} more"),
+            };
+            let (train, valid) = (text::excerpt(train), text::excerpt(valid));
+            format!(
+                "{valid} is validation text and has the same bytes as {train}, which is trained \
+                 on{more}: remove one of the two, as what was learned by heart tests nothing"
+            )
+        });
+        notes.chain(twins).collect()
     }
 }
 
@@ -143,6 +157,7 @@ fn split(
     };
     check_any(&train, &valid, files)?;
     check_held_out(config, &held_out, files)?;
+    seen.twins = train.twins(&valid);
     let valid = [valid];
     let hash = Splits::hash(&train, &valid);
     let [valid] = valid;

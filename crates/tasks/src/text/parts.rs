@@ -7,6 +7,7 @@
 use super::sources::{self, Found};
 use crate::TaskError;
 use schema::{Invalid, allowed};
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -54,6 +55,27 @@ impl Part {
             }
         }
         part
+    }
+
+    /// Files of another part with the same bytes as one of this: the names of the first pair, and
+    /// how many of the other part there are. Empty files are alike and not counted.
+    pub(super) fn twins(&self, other: &Self) -> Option<(String, String, usize)> {
+        let own: HashMap<&[u8], &str> = self.files().map(|(name, bytes)| (bytes, name)).collect();
+        let mut twins = other
+            .files()
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .filter_map(|(name, bytes)| Some((*own.get(bytes)?, name)));
+        let (train, valid) = twins.next()?;
+        Some((train.to_owned(), valid.to_owned(), 1 + twins.count()))
+    }
+
+    /// The files, by name, and their bytes.
+    fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let mut at = 0;
+        self.pieces.iter().map(move |(name, len)| {
+            at += len;
+            (name.as_str(), &self.bytes[at - len..at])
+        })
     }
 
     /// The name of the file that a byte is from.

@@ -746,6 +746,31 @@ fn what_is_no_text_has_no_characters() {
 }
 
 #[test]
+fn a_file_in_both_splits_is_noted() {
+    let letters = "letters, one after the other\n".repeat(9);
+    let other = letters.replace("one", "two");
+    let dir = dir(&[
+        ("a.txt", letters.as_bytes()),
+        ("b.txt", other.as_bytes()),
+        ("copy.txt", letters.as_bytes()),
+        ("empty.txt", b""),
+        ("none.txt", b""),
+    ]);
+    let notes = |files: &str, valid: &str| {
+        let table = format!("files = [{files}]\nsplit = {{ by = \"files\", valid = [{valid}] }}");
+        let task = build(&table, &ctx(dir.path())).unwrap();
+        task.corpus().unwrap().notes.join("|")
+    };
+    let all = "\"a.txt\", \"b.txt\", \"empty.txt\"";
+    assert_eq!(notes(all, "\"b.txt\", \"none.txt\""), "");
+    assert_eq!(
+        notes(all, "\"b.txt\", \"copy.txt\""),
+        "copy.txt is validation text and has the same bytes as a.txt, which is trained on: remove \
+         one of the two, as what was learned by heart tests nothing"
+    );
+}
+
+#[test]
 fn files_that_begin_as_something_else_are_noted_or_refused() {
     let letters = "letters, one after the other\n".repeat(9);
     let wide: Vec<u8> = letters.encode_utf16().flat_map(u16::to_le_bytes).collect();
