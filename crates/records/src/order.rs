@@ -4,13 +4,14 @@
 use crate::record::{Label, RunRecord};
 use std::cmp::Ordering;
 
-/// Experiment, labels (numbers by value), seed, run id.
+/// Experiment, labels (numbers by value), seed, run id; a run before a later evaluation of its id.
 pub fn canonical(a: &RunRecord, b: &RunRecord) -> Ordering {
     a.experiment
         .cmp(&b.experiment)
         .then_with(|| labels(&a.labels, &b.labels))
         .then_with(|| a.seed.cmp(&b.seed))
         .then_with(|| a.run_id.cmp(&b.run_id))
+        .then_with(|| a.evaluation_of.cmp(&b.evaluation_of))
 }
 
 /// Label by label, shorter lists first.

@@ -443,10 +443,10 @@ fn another_metric(setting: &Setting<'_>) -> String {
         let [first, .., last] = &rows[..] else {
             continue;
         };
-        let text = |(method, estimate): &(&Method, Estimate)| {
-            format!("{} ({})", method.title, estimate_text(metric, estimate))
-        };
-        let is_one_seed = first.1.interval.is_none() && first.1.mean > last.1.mean;
+        let score = |(_, estimate): &(&Method, Estimate)| estimate_text(metric, estimate);
+        let text = |row: &(&Method, Estimate)| format!("{} ({})", row.0.title, score(row));
+        let is_one_seed = first.1.interval.is_none() && score(first) != score(last);
+
         if is_one_seed || first.1.is_separated_from(&last.1) {
             let how = if is_one_seed {
                 " (one seed: no test)"

@@ -159,6 +159,9 @@ impl Claims {
                 let error = Invalid::new("numbers", "", "is empty", allowed, &hint);
                 return Err(error.within(&format!("published.{at}")));
             }
+            table
+                .check()
+                .map_err(|error| error.within(&format!("published.{at}")))?;
             let mut seen = BTreeSet::new();
             for (i, number) in table.numbers.iter().enumerate() {
                 let hint = within_text(&number.method);
@@ -174,6 +177,39 @@ impl Claims {
                     )));
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl Published {
+    /// Checks its training length and the score that counts as fitted.
+    fn check(&self) -> Result<(), Invalid> {
+        let hint = within_text(&self.source);
+        if self.train_len == Some(0) {
+            let allowed = "whole numbers from 1";
+            return Err(Invalid::new("train_len", 0, "is 0", allowed, &hint));
+        }
+        let Some(fitted) = self.fitted else {
+            return Ok(());
+        };
+        if !metric::is_share(&self.metric) {
+            let problem = format!(
+                "is the score of a fit, and `{}` is not a share",
+                self.metric
+            );
+            let allowed = "none, or a metric from 0 to 1 such as exact_match";
+            return Err(Invalid::new("fitted", fitted, &problem, allowed, &hint));
+        }
+        if !(0.0..=1.0).contains(&fitted) {
+            let allowed = "numbers from 0 to 1";
+            return Err(Invalid::new(
+                "fitted",
+                fitted,
+                "is no share",
+                allowed,
+                &hint,
+            ));
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ impl Claims {
         let mut out = Vec::new();
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();
+            let mut unanswered = Vec::new();
             for place in settings.iter().filter(|p| claim.is_about(&p.setting)) {
                 let evaluation = Evaluation {
                     setting: &place.setting,
@@ -45,15 +46,26 @@ impl Claims {
                         verdict,
                         numbers,
                     });
+                } else {
+                    // Of several places the first says why.
+                    unanswered = if unanswered.is_empty() {
+                        numbers
+                    } else {
+                        unanswered
+                    };
                 }
             }
             if out.len() == before {
-                let lacks = claim.lacks(settings, &self.aliases);
+                if let Some(lacks) = claim.lacks(settings, &self.aliases) {
+                    unanswered = vec![untested(&lacks, "")];
+                } else if unanswered.is_empty() {
+                    unanswered = vec![untested("no number", "")];
+                }
                 out.push(Outcome {
                     claim: at,
                     place: String::new(),
                     verdict: Verdict::NotTested,
-                    numbers: vec![untested(lacks.as_deref().unwrap_or("no number"), "")],
+                    numbers: unanswered,
                 });
             }
         }
@@ -329,6 +341,7 @@ impl<'s> Evaluation<'s, '_> {
                 ));
             }
         }
+        out.extend(self.missing_lengths());
         out
     }
 
@@ -420,6 +433,7 @@ impl<'s> Evaluation<'s, '_> {
                 ));
             }
         }
+        out.extend(self.missing_lengths());
         out
     }
 

@@ -29,7 +29,7 @@ pub fn experiment_settings(records: &[RunRecord], names: Names) -> Vec<Experimen
     sorted.sort_by(|a, b| order::canonical(a, b));
     for run in sorted
         .into_iter()
-        .filter(|run| seen.insert((&run.experiment, &run.run_id)))
+        .filter(|run| seen.insert((&run.experiment, &run.run_id, &run.evaluation_of)))
     {
         by_experiment.entry(&run.experiment).or_default().push(run);
     }

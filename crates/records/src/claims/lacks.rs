@@ -16,11 +16,18 @@ impl Claims {
         found.flatten().collect()
     }
 
-    /// Why published tables are compared with nothing, with their places in the list.
+    /// Why published tables, or some of their numbers, are compared with nothing, with their places
+    /// in the list.
     pub fn unmatched(&self, settings: &[ExperimentSetting<'_>]) -> Vec<(usize, String)> {
         let tables = self.published.iter().enumerate();
-        let found = tables.map(|(at, table)| Some((at, table.lacks(settings, &self.aliases)?)));
-        found.flatten().collect()
+        let found = tables.filter_map(|(at, table)| {
+            let what = match table.lacks(settings, &self.aliases) {
+                Some(lacks) => format!("are compared with nothing: {lacks}"),
+                None => table.unknown_methods(settings, &self.aliases)?,
+            };
+            Some((at, what))
+        });
+        found.collect()
     }
 }
 
@@ -107,6 +114,28 @@ impl Published {
             ));
         }
         None
+    }
+
+    /// Methods of some of its numbers that no setting has.
+    fn unknown_methods(
+        &self,
+        settings: &[ExperimentSetting<'_>],
+        aliases: &BTreeMap<String, Vec<String>>,
+    ) -> Option<String> {
+        let about = settings.iter().filter(|place| self.is_of(place));
+        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        let is_known = |name: &str| {
+            about
+                .iter()
+                .any(|s| find_method(s, name, aliases).is_some())
+        };
+        let names = self.numbers.iter().map(|number| &number.method);
+        let unknown: BTreeSet<&String> = names.filter(|name| !is_known(name)).collect();
+        let unknown: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
+        let known = about.iter().flat_map(|s| &s.methods);
+        let known = there(known.map(|m| m.name.clone()).collect());
+        let names = text::list(&unknown, 12);
+        (!unknown.is_empty()).then(|| format!("for {names} are compared with nothing{known}"))
     }
 }
 

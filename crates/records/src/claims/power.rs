@@ -20,7 +20,9 @@ impl Outcome {
     /// How many seeds would decide an undecided claim; none for other claims, for a single seed and
     /// where a method is to learn its task first.
     pub fn power(&self) -> Option<Power> {
-        let numbers = &self.numbers;
+        // What agrees because there is no value needs no seeds.
+        let is_open = |n: &&Comparison| n.estimate.is_some() || n.verdict != Verdict::Agrees;
+        let numbers: Vec<&Comparison> = self.numbers.iter().filter(is_open).collect();
         if self.verdict != Verdict::Undecided {
             return None;
         }
@@ -38,7 +40,7 @@ impl Outcome {
             .min();
         match least {
             Some((seeds, verdict)) => Some(Power::Seeds(seeds, verdict)),
-            None if numbers.iter().all(Comparison::has_interval) => Some(Power::More),
+            None if numbers.iter().all(|n| n.has_interval()) => Some(Power::More),
             None => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Two sets of records compared run by run for equality.
 
+use super::by_id;
 use crate::record::{EvalRow, EvalStatus, RunRecord};
 use crate::spec::canonical_text;
 use crate::text;
@@ -39,16 +40,10 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Compares by run id; where a set holds a run twice, as part of several experiments or with a
-    /// later evaluation, its last record counts. How finely the loss by position was kept does
-    /// not matter.
+    /// Compares by run id, and later evaluations by the run that they evaluate too; where a set
+    /// holds a run twice, as part of several experiments, its last record counts. How finely the
+    /// loss by position was kept does not matter.
     pub fn of(first: &[RunRecord], second: &[RunRecord]) -> Self {
-        let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
-            records
-                .iter()
-                .map(|record| (record.run_id.clone(), record.clone()))
-                .collect()
-        };
         let (first, mut second) = (by_id(first), by_id(second));
         let mut out = Self::default();
         for (id, a) in first {
@@ -56,7 +51,7 @@ impl Comparison {
                 out.only_first.push(a.title());
                 continue;
             };
-            let what = out.differences(&a, &b);
+            let what = out.differences(a, b);
             if what.is_empty() {
                 out.identical += 1
             } else {
@@ -66,7 +61,7 @@ impl Comparison {
                 })
             }
         }
-        out.only_second = second.values().map(RunRecord::title).collect();
+        out.only_second = second.values().map(|record| record.title()).collect();
         out
     }
 

@@ -7,3 +7,16 @@ pub use exact::disagreement;
 pub use exact::fuller_first;
 pub use exact::{Comparison, Difference};
 pub use tolerance::{Closeness, LargestDifference};
+
+use crate::record::RunRecord;
+use std::collections::BTreeMap;
+
+/// Records by run id, and later evaluations by the run that they evaluate too: one may have the id
+/// of a run that was trained with its lengths. Of several the last.
+fn by_id(records: &[RunRecord]) -> BTreeMap<(&str, Option<&str>), &RunRecord> {
+    let pairs = records.iter().map(|record| {
+        let key = (record.run_id.as_str(), record.evaluation_of.as_deref());
+        (key, record)
+    });
+    pairs.collect()
+}

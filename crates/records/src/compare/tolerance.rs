@@ -1,5 +1,6 @@
 //! Two sets of records compared number by number, within a tolerance.
 
+use super::by_id;
 use crate::record::{EvalRow, RunRecord};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,10 +35,6 @@ impl Closeness {
     /// Compares trainings and metrics by run id. Where a set holds a run twice, its last
     /// record counts.
     pub fn of(first: &[RunRecord], second: &[RunRecord], tolerance: f64) -> Self {
-        let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
-            let pairs = records.iter().map(|r| (r.run_id.clone(), r.clone()));
-            pairs.collect()
-        };
         let (first, mut second) = (by_id(first), by_id(second));
         let mut out = Self {
             tolerance,
@@ -47,7 +44,7 @@ impl Closeness {
         };
         for (id, record) in &first {
             match second.remove(id) {
-                Some(other) => out.add(record, &other),
+                Some(other) => out.add(record, other),
                 None => out.unpaired += 1,
             }
         }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a link is not read.
 const NOT_REGULAR: &str = "not a regular file; links are not followed here, name it to read it";
+const UNREADABLE: &str = "the run it evaluates has no readable record";
 
 /// Reads a file of one record per line, as [`write_jsonl`](super::write_jsonl) writes it: at most [`MAX_JSONL_BYTES`],
 /// lines of at most [`MAX_RECORD_BYTES`]. An invalid line hides no other: it is in
@@ -183,7 +184,12 @@ impl Search {
             .filter(|dir| dir.ends_with(EVALS_DIR))
             .map(parent)
         {
-            let own = read_record(&run.join(RECORD_FILE)).ok();
+            let own_path = run.join(RECORD_FILE);
+            let own = read_record(&own_path).ok();
+            // Without it the evaluations of one run would be as many methods.
+            if own.is_none() && own_path.exists() {
+                return self.exclude(path, None, UNREADABLE.into());
+            }
             if own.as_ref().is_some_and(|own| own.model != record.model) {
                 return self.exclude(
                     path,
@@ -194,11 +200,7 @@ impl Search {
             // Versions before `evaluation_of` existed did not write whose weights these are.
             record.evaluation_of = record.evaluation_of.or_else(|| Some(own?.run_id));
             if record.evaluation_of.is_none() {
-                return self.exclude(
-                    path,
-                    None,
-                    "the run it evaluates has no readable record".into(),
-                );
+                return self.exclude(path, None, UNREADABLE.into());
             }
         }
         if record.evaluation_of.as_ref() == Some(&record.run_id) {

@@ -54,7 +54,7 @@ pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> Ch
     let lacking = lacking.map(|(at, what)| format!("{}: {what}.", named(claims, at)));
     let unmatched = claims.unmatched(settings).into_iter().map(|(at, what)| {
         let source = text::name(&claims.published[at].source, 60);
-        format!("Numbers of {source} are compared with nothing: {what}.")
+        format!("Numbers of {source} {what}.")
     });
     let told = lacking
         .take(MOST_LACKING)
@@ -268,8 +268,9 @@ fn beside_table(all: &[Beside]) -> Table {
         caption: "Published scores whose seeds are known, and ours: the mean, and the smallest to \
                   the largest of the seeds; lengths as published / ours."
             .into(),
-        notes: "Met: our mean lies within the seeds of the source. Where the source counts only \
-                seeds that fit the training length, so do we."
+        notes: "Met: our mean lies within the seeds of the source. Means are arithmetic here, as \
+                sources print them, also of perplexities. Where the source counts only seeds that \
+                fit the training length, so do we."
             .into(),
         columns: columns.map(String::from).to_vec(),
         rows: all.iter().map(row).collect(),

@@ -103,6 +103,15 @@ pub(super) fn side(metric: &str, difference: &Point) -> Option<Ordering> {
     excludes_0.then(|| better_first(metric, low, 0.0))
 }
 
+/// Why a baseline is compared with nothing at a length.
+fn without_number(setting: &Setting<'_>, base: &Method, len: usize) -> String {
+    let absent = setting.score(base, setting.lead(), len).absent;
+    match absent.contains(&Absent::Unconverged) {
+        true => "has not learned the task in length: no score past it is compared".to_owned(),
+        false => format!("has no number at {len}"),
+    }
+}
+
 /// One sentence on the differences at the longest length that the baseline has a number for.
 pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     let metric = setting.lead();
@@ -144,7 +153,11 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     );
     let end = match len == *longest {
         true => String::new(),
-        false => format!(" {} has no number at {longest}.", base.title),
+        false => format!(
+            " {} {}.",
+            base.title,
+            without_number(setting, base, *longest)
+        ),
     };
     (!parts.is_empty()).then(|| format!("{what}: {}.{end}", parts.join("; ")))
 }

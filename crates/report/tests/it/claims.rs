@@ -9,6 +9,7 @@ use records::claims::{
     experiment_settings,
 };
 use records::names::Names;
+use records::record::EvalStatus;
 use serde_json::{Value, json};
 
 fn claim(value: Value) -> Claim {
@@ -120,6 +121,37 @@ fn a_name_that_no_record_has_is_told_though_the_claim_is_tested() {
 }
 
 #[test]
+fn a_claim_counts_every_seed_beside_later_evaluations_in_any_order() {
+    let mut records = three();
+    // Evaluated later at lengths with which another seed was trained: the ids are equal.
+    let mut later = records[0].clone();
+    later.evaluation_of = Some(later.run_id.clone());
+    later.run_id.clone_from(&records[1].run_id);
+    later.evals = vec![ok_row("trained", 128, &[("exact_match", 0.5)])];
+    records.push(later);
+    let value = json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 });
+    for _ in 0..2 {
+        let outcomes = claims(vec![claim(value.clone())]).evaluate(&records);
+        assert_eq!(outcomes[0].numbers[0].estimate.unwrap().n, 3);
+        records.reverse();
+    }
+}
+
+#[test]
+fn a_claim_without_a_number_says_what_is_missing() {
+    let mut records = three();
+    records.iter_mut().for_each(|run| run.task.chance.clear());
+    let value = json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 });
+    let outcomes = claims(vec![claim(value)]).evaluate(&records);
+    assert_eq!(outcomes[0].verdict, Verdict::NotTested);
+    assert!(
+        outcomes[0].numbers[0]
+            .text()
+            .contains("guessing has no score")
+    );
+}
+
+#[test]
 fn two_names_of_one_method_are_not_compared() {
     let mut aliased = claims(vec![claim(
         json!({ "kind": "better", "methods": ["one"], "than": ["a", "b"], "lengths": [32] }),
@@ -168,8 +200,17 @@ fn published_numbers_that_match_nothing_are_told() {
         ),
     ] {
         let found = unmatched(more.clone()).unwrap_or_default();
-        assert!(found.starts_with(said), "{more}: {found}");
+        let said = format!("are compared with nothing: {said}");
+        assert!(found.starts_with(&said), "{more}: {found}");
     }
+    // Some of the numbers are of a method that is there.
+    let part = json!({ "numbers": [
+        { "method": "a", "length": 32, "value": 1 }, { "method": "x", "length": 32, "value": 1 }
+    ] });
+    assert_eq!(
+        unmatched(part).unwrap(),
+        "for \"x\" are compared with nothing; the records have a, b, c"
+    );
     let claims = serde_json::from_value(json!({ "published": [
         { "source": "Press et al.", "metric": "x", "numbers": numbers }
     ] }));
@@ -363,6 +404,11 @@ fn every_kind_by_hand() {
             json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32], "value": 0.5 }),
             Agrees,
         ),
+        // A length that was not tested leaves it open.
+        (
+            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32, 4096], "value": 0.5 }),
+            Undecided,
+        ),
         // 0.1 for each seed has an interval that holds 0.1 and ends below 0.2; 0.8, 0.6 and 0.7
         // one that holds 0.4 and not 0.3.
         (
@@ -530,6 +576,17 @@ fn seeds_that_would_decide_by_hand() {
     assert_eq!(power([0.9999, 0.9, 0.9], &[64]), Some(Power::More));
     // Decided already.
     assert_eq!(power([0.9, 0.9, 0.9], &[64]), None);
+    // A length without a value, which agrees, needs no seeds.
+    let mut records = losses([-0.01, 0.0, 0.01].map(|d| [0.99 + d; 3]));
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        if row.test_len == 128 {
+            *row = absent_row("trained", 128, EvalStatus::Unsupported, "the table ends");
+        }
+    }
+    let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
+        "lengths": [64, 128], "value": 1.0, "or_unsupported": true });
+    let found = claims(vec![claim(value)]).evaluate(&records);
+    assert_eq!(found[0].power(), seeds(7, agrees));
     let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
     let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
     assert_eq!(claims(vec![claim(value)]).evaluate(&one)[0].power(), None);
@@ -801,6 +858,22 @@ fn claims_are_read_strictly() {
         ),
     ] {
         assert_eq!(of(more.clone()), format!("claim.0.{key}"), "{more}");
+    }
+    // Published tables.
+    for (metric, more, key) in [
+        ("exact_match", json!({ "train_len": 0 }), "train_len"),
+        ("exact_match", json!({ "fitted": 5 }), "fitted"),
+        ("perplexity", json!({ "fitted": 1 }), "fitted"),
+    ] {
+        let numbers = json!([{ "method": "a", "length": 1, "value": 0.5 }]);
+        let mut table = json!({ "source": "s", "metric": metric, "numbers": numbers });
+        let more = more.as_object().unwrap().clone();
+        table.as_object_mut().unwrap().extend(more);
+        let claims: Claims = serde_json::from_value(json!({ "published": [table] })).unwrap();
+        assert_eq!(
+            claims.check().unwrap_err().key,
+            format!("published.0.{key}")
+        );
     }
     let one = check(json!({ "kind": "better", "methods": ["a"], "lengths": [1] }));
     assert_eq!(

@@ -376,3 +376,25 @@ fn later_evaluations_are_found_beside_the_record_of_their_run() {
         []
     );
 }
+
+#[test]
+fn evaluations_of_a_damaged_record_are_left_out_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let labels = [("model.pe", serde_json::json!("rope"))];
+    let run = record("x", &labels, 0, copy_task(8));
+    let place = dir.path().join("x").join(&run.run_id);
+    write_record(&place, &run).unwrap();
+    let mut later = run.clone();
+    later.run_id = hex("later");
+    later.evaluation_of = Some(run.run_id.clone());
+    fs::create_dir(place.join("evals")).unwrap();
+    let bytes = serde_json::to_vec(&later).unwrap();
+    fs::write(place.join("evals/later.json"), bytes).unwrap();
+    assert_eq!(find(&[dir.path()]).records.len(), 2);
+    fs::write(place.join("record.json"), "{}").unwrap();
+    let found = find(&[dir.path()]);
+    assert_eq!(found.records, []);
+    let reasons = found.excluded.iter().map(|excluded| &excluded.reason);
+    let of_evaluations = reasons.filter(|reason| reason.contains("no readable record"));
+    assert_eq!((found.excluded.len(), of_evaluations.count()), (2, 1));
+}
