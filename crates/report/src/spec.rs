@@ -68,9 +68,11 @@ pub struct ReportSpec {
 /// the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunTimings {
-    /// Seconds of training.
+    /// Seconds of training, in the process that ended it.
     pub train_secs: f64,
-    /// Tokens trained on per second.
+    /// The step at which that process began; 0 if it trained from the first step on.
+    pub resumed_at_step: u64,
+    /// Tokens that it trained on per second.
     pub tokens_per_sec: f64,
     /// Largest resident memory in training, in bytes, where the system reports it.
     pub peak_memory_bytes: Option<u64>,
@@ -91,8 +93,12 @@ impl RunTimings {
             0 | 1 => String::new(),
             runs => format!(" as one of {runs} runs"),
         };
+        let from = match self.resumed_at_step {
+            0 => String::new(),
+            step => format!(" from step {step} on"),
+        };
         format!(
-            "trained for {:.1} s{together}, {} tokens a second{memory}; evaluated for {:.1} s",
+            "trained for {:.1} s{from}{together}, {} tokens a second{memory}; evaluated for {:.1} s",
             self.train_secs,
             thousands(self.tokens_per_sec.max(0.0).round() as u64),
             self.eval_secs

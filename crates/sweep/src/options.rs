@@ -79,27 +79,16 @@ impl Options {
     pub fn recorded(&self, run: &PlannedRun) -> Option<RunRecord> {
         let directory = self.directory(run);
         let mut record = self.complete(run, &directory)?;
-        let is_named = |record: &RunRecord| {
-            (&record.labels, &record.half_of, &record.selected)
-                == (&run.job.labels, &run.job.half_of, &run.job.selected)
-        };
-        if is_named(&record) {
+        // If another process holds the run, it writes the record itself.
+        if !run.job.describe(&mut record) {
             return Some(record);
         }
-        let relabel = |record: &mut RunRecord| {
-            record.labels.clone_from(&run.job.labels);
-            record.half_of.clone_from(&run.job.half_of);
-            record.selected.clone_from(&run.job.selected);
-        };
-        // If another process holds the run, it writes the record itself.
         let Ok(_held) = files::take(rundir::system(), &directory) else {
-            record.change(relabel);
             return Some(record);
         };
         // Read again: since the first time a worker may have added lengths.
         let mut record = self.complete(run, &directory)?;
-        if !is_named(&record) {
-            record.change(relabel);
+        if run.job.describe(&mut record) {
             files::write_record(rundir::system(), &directory, &record).ok()?;
         }
         Some(record)

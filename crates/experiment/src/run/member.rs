@@ -357,6 +357,7 @@ impl ReadyRun<'_> {
     ) -> Result<(), Failure> {
         let Self {
             run,
+            first,
             watcher,
             mut timings,
             ..
@@ -364,6 +365,7 @@ impl ReadyRun<'_> {
         let (spec, scorer) = (&run.job.spec, watcher.scorer);
         timings.score_secs = scorer.spent.as_secs_f64();
         timings.train_secs = taken.secs;
+        timings.resumed_at_step = first;
         timings.train_tokens_per_sec = taken.tokens as f64 / taken.secs;
         timings.train_peak_memory_bytes = taken.peak;
         let together = Some(taken.runs).filter(|runs| *runs > 1);

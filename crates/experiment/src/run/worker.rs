@@ -294,6 +294,9 @@ fn train(
         }
     }
     *begun = ready;
+    // Of processes before this one.
+    let starts = begun.iter().filter_map(|(_, run)| run.start.as_ref());
+    let before: u64 = starts.map(|start| start.tokens).sum();
     let members = begun.iter_mut().map(|(_, run)| {
         let watcher = &mut run.watcher;
         Member {
@@ -310,7 +313,7 @@ fn train(
     if trained.len() != begun.len() {
         return Err(Failure::bug("a training of runs without a result for each"));
     }
-    let tokens = trained.iter().map(|run| run.tokens).sum();
+    let tokens = trained.iter().map(|run| run.tokens).sum::<u64>() - before;
     let logged = trained.into_iter().zip(begun.iter_mut());
     // A training that diverged ends between two checkpoints.
     let logged = logged.map(|(trained, (_, run))| Ok((trained, run.watcher.sync()?)));

@@ -60,6 +60,10 @@ pub struct Config {
     /// What `[select]` chose for runs of the result, by run id; none in lists of versions before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected: Option<BTreeMap<String, Selected>>,
+    /// Of runs with half the steps, the run that they are half of, by run id; none in lists of
+    /// versions before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halves: Option<BTreeMap<String, String>>,
     /// The config as it was run.
     #[serde(skip)]
     pub table: Value,
@@ -100,6 +104,8 @@ impl Config {
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
         let selected = plan.runs.iter().map(|run| &run.job);
         let selected = selected.filter_map(|job| Some((job.run_id.clone(), job.selected.clone()?)));
+        let halves = plan.all_runs().map(|run| &run.job);
+        let halves = halves.filter_map(|job| Some((job.run_id.clone(), job.half_of.clone()?)));
         let config = Self {
             id: id_of(&text),
             file: excerpt(&name),
@@ -113,6 +119,7 @@ impl Config {
                 .map(|run| (run.job.run_id.clone(), run.job.labels.clone()))
                 .collect(),
             selected: Some(selected.collect()),
+            halves: Some(halves.collect()),
             table: serde_json::to_value(&plan.table).unwrap_or_default(),
         };
         Ok((config, text))
@@ -129,10 +136,15 @@ impl Config {
         self.runs.contains_key(run_of(record))
     }
 
-    /// Gives records the labels they have in this config, and what it chose: a run shared by two
-    /// configs may be recorded with those of the other.
+    /// Gives records the labels they have in this config, of which run they are half, and what it
+    /// chose: a run shared by two configs may be recorded with those of the other.
     pub fn label(&self, records: &mut [RunRecord]) {
         for record in records {
+            let halves = self.halves.as_ref();
+            let half_of = halves.map(|all| all.get(run_of(record)).cloned());
+            if let Some(half_of) = half_of.filter(|half_of| *half_of != record.half_of) {
+                record.change(|record| record.half_of = half_of);
+            }
             let selected = self.selected.as_ref();
             let selected = selected.filter(|_| record.evaluation_of.is_none());
             let selected = selected.map(|all| all.get(&record.run_id).cloned());
@@ -150,9 +162,9 @@ impl Config {
     fn reports_like(&self, other: &Self, records: &[RunRecord]) -> bool {
         let labels = |config: &Self| {
             // In the order of the records, so that the two lists compare record by record.
-            records
-                .iter()
-                .map(|record| config.runs.get(run_of(record)).cloned())
+            let runs = records.iter().map(run_of);
+            let halves = |run: &str| config.halves.as_ref()?.get(run).cloned();
+            runs.map(|run| (config.runs.get(run).cloned(), halves(run)))
                 .collect::<Vec<_>>()
         };
         self.reads() == other.reads() && labels(self) == labels(other)

@@ -403,16 +403,14 @@ fn copy_run(
     write_record(disk, directory, &placed(record, run))
 }
 
-/// The record under the name and the labels that the plan gives to its run.
+/// The record in the experiment of the plan, with what the plan says of its run.
 fn placed(record: &RunRecord, run: &PlannedRun) -> RunRecord {
     let mut record = record.clone();
     let job = &run.job;
-    if record.experiment != job.experiment || record.labels != job.labels {
-        record.change(|record| {
-            record.experiment.clone_from(&job.experiment);
-            record.labels.clone_from(&job.labels);
-        });
+    if record.experiment != job.experiment {
+        record.change(|record| record.experiment.clone_from(&job.experiment));
     }
+    job.describe(&mut record);
     record
 }
 

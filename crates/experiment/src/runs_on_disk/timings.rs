@@ -11,12 +11,15 @@ const MAX_TIMINGS_BYTES: u64 = 1 << 20;
 /// Wall-clock figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
-    /// Seconds of training, without the scores taken on the way.
+    /// Seconds of training, without the scores taken on the way, in the process that ended it.
     pub train_secs: f64,
+    /// The step at which that process began; 0 if it trained from the first step on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resumed_at_step: u64,
     /// Seconds of those scores.
     #[serde(default, skip_serializing_if = "is_default")]
     pub score_secs: f64,
-    /// Tokens trained on per second.
+    /// Tokens that it trained on per second.
     pub train_tokens_per_sec: f64,
     /// Seconds of evaluation.
     pub eval_secs: f64,

@@ -137,6 +137,26 @@ pub struct Job {
 }
 
 impl Job {
+    /// Gives a record what the plan says of its run: the labels, of which run it is half, and how
+    /// its values were chosen. Whether that changed the record.
+    pub fn describe(&self, record: &mut RunRecord) -> bool {
+        // An evaluation has the values of its run, and nothing is chosen by it.
+        let selected = match record.evaluation_of {
+            None => &self.selected,
+            Some(_) => &record.selected.clone(),
+        };
+        let is_described = (&record.labels, &record.half_of, &record.selected)
+            == (&self.labels, &self.half_of, selected);
+        if !is_described {
+            record.change(|record| {
+                record.labels.clone_from(&self.labels);
+                record.half_of.clone_from(&self.half_of);
+                record.selected.clone_from(selected);
+            });
+        }
+        !is_described
+    }
+
     /// The run as people name it: `RoPE, seed 0`.
     pub fn name(&self) -> String {
         let name = format!("{}, seed {}", method(&self.labels), self.spec.seed);

@@ -211,7 +211,7 @@ fn evaluate_run(
         None => device.insert(device::open(&request.device)?),
     };
     let limit = request.memory_limit(device);
-    if let Some((record, path)) = existing(&run.directory, &prepared, limit) {
+    if let Some((record, path)) = existing(&run.directory, &prepared, limit)? {
         say(&format!("evaluated already, in {}", path.display()));
         return Ok(Some((record, path)));
     }

@@ -275,6 +275,7 @@ fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
         let timings = timings::timings(directory.as_deref()?)?;
         let timings = RunTimings {
             train_secs: timings.train_secs,
+            resumed_at_step: timings.resumed_at_step,
             tokens_per_sec: timings.train_tokens_per_sec,
             peak_memory_bytes: timings.train_peak_memory_bytes,
             eval_secs: timings.eval_secs,

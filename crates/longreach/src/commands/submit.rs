@@ -45,39 +45,44 @@ pub struct Args {
     #[arg(long)]
     go: bool,
     /// Runs in a task; auto makes tasks of 30 to 60 minutes for Slurm, and of one run elsewhere
-    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "N|auto",
+        default_value = "auto",
+        conflicts_with = "again"
+    )]
     runs_per_task: PerTask,
     /// CPUs of a task: without GPUs, this many runs at a time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "again")]
     cpus_per_task: u16,
     /// GPUs of a task
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64), conflicts_with = "again")]
     gpus_per_task: u16,
     /// Runs at a time on each GPU
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with = "again")]
     runs_per_gpu: u16,
     /// Train up to N runs of one shape together in each of these, as one batched model: for GPUs,
     /// see `longreach run`
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "again")]
     runs_per_worker: u16,
     /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest
     /// is expected to take, at least an hour]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "again")]
     time: Option<u64>,
     /// Tasks at a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "again")]
     max_parallel: Option<u32>,
     /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = "cpu", conflicts_with = "again")]
     device: DeviceName,
     /// Steps (500) or seconds (30s) between the checkpoints of a run
-    #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
+    #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default(), conflicts_with = "again")]
     checkpoint_every: CheckpointEvery,
     /// Skip, and record as skipped, lengths whose estimated memory exceeds this per process
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "again")]
     memory_limit: Option<MemoryLimit>,
     /// Seconds between two heartbeats of a lease; three missed ones end it
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600), conflicts_with = "again")]
     heartbeat: u16,
     /// Count the runs of these files as done, as `run --recorded` does
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "again")]

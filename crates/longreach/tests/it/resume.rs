@@ -141,6 +141,22 @@ fn killed(calm: &Calm, name: &str) -> PathBuf {
 fn finish(run: &Path) -> (Output, String) {
     let output = worker(run, 1).arg("--events").output().unwrap();
     exits(&output, 0);
+    // Its speed is that of this process alone.
+    let timings = std::fs::read(run.join("timings.json")).unwrap();
+    let timings: serde_json::Value = serde_json::from_slice(&timings).unwrap();
+    let record = std::fs::read(run.join("record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let [first, steps] = [
+        timings["resumed_at_step"].as_f64().unwrap_or_default(),
+        record["train"]["steps"].as_f64().unwrap(),
+    ];
+    let seconds = timings["train_secs"].as_f64().unwrap();
+    let trained = timings["train_tokens_per_sec"].as_f64().unwrap() * seconds;
+    let tokens = record["train"]["tokens"].as_f64().unwrap();
+    assert!(
+        trained <= tokens && (first > 0.0) == (trained < 0.999 * tokens),
+        "{trained} of {tokens} tokens from step {first} of {steps}"
+    );
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     (output, said)
 }

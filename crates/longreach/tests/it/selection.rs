@@ -644,6 +644,47 @@ fn a_report_of_one_config_has_what_this_config_chose() {
 }
 
 #[test]
+fn a_run_is_a_result_of_one_config_and_half_of_another() {
+    let (head, rest) = CONFIG.split_once("[select]").unwrap();
+    let plain = format!("{head}{}", &rest[rest.find("[model]").unwrap()..]);
+    let plain = plain.replace("[4, 8]", "[4]");
+    let short = plain.replace("half_seeds = [1]\n", "");
+    let short = short.replace("steps = 12", "steps = 6");
+    let short = short.replace("warmup_steps = 2", "warmup_steps = 1");
+    let scratch = Scratch::with(&short);
+    let long = scratch.config.with_file_name("long.toml");
+    std::fs::write(&long, plain).unwrap();
+    let run = |config: &Path| {
+        let mut run = longreach();
+        run.arg("run").arg(config).arg("--runs").arg(scratch.runs());
+        exits(&run.output().unwrap(), 0);
+    };
+    let (ours, half) = (
+        plan(&scratch.config, &[]).unwrap(),
+        plan(&long, &[]).unwrap(),
+    );
+    let halves = half.runs.iter().filter(|run| run.job.half_of.is_some());
+    let shared = halves.filter(|run| ours.runs.iter().any(|own| own.job.run_id == run.job.run_id));
+    assert_eq!(shared.count(), 2);
+    let report = || {
+        let out = scratch.directory.path().join("report");
+        let mut report = longreach();
+        report.arg("report").arg(scratch.runs().join("chosen"));
+        report
+            .arg("--config")
+            .arg(&scratch.config)
+            .arg("--out")
+            .arg(&out);
+        exits(&report.output().unwrap(), 0);
+        std::fs::read_to_string(out.join("results.csv")).unwrap()
+    };
+    run(&scratch.config);
+    let before = report();
+    run(&long);
+    assert_eq!(report(), before);
+}
+
+#[test]
 fn a_config_file_and_its_id_give_the_same_report() {
     let scratch = Scratch::with(CONFIG);
     let place = scratch.runs().join("chosen");

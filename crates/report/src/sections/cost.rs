@@ -103,7 +103,9 @@ fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
     let memory = timings().filter_map(|t| t.peak_memory_bytes);
     let memory = memory.map(|bytes| (bytes >> 20) as f64).collect();
     let speed = timings().map(|t| t.tokens_per_sec).collect();
-    let secs = timings().map(|t| t.train_secs).collect();
+    // Of a run that was stopped and resumed, the time before is not known.
+    let whole = timings().filter(|t| t.resumed_at_step == 0);
+    let secs = whole.map(|t| t.train_secs).collect();
     [speed, memory, secs]
         .map(|values| mean(values).into())
         .into()

@@ -36,8 +36,9 @@ impl Attempts {
                 Exit::SomeFailed,
                 format!(
                     "no progress: {MAX_IDLE} attempts began at step {step} and none wrote a new \
-                     checkpoint\n  = help: a longer --time, a shorter --checkpoint-every or \
-                     another node may help; then `longreach submit --again DIR --only failed`"
+                     checkpoint\n  = help: `longreach submit --again DIR --only failed` tries other \
+                     nodes; a longer --time or a shorter --checkpoint-every needs a submission into \
+                     another directory"
                 ),
             ));
         }

@@ -85,13 +85,12 @@ pub fn prepare(
     let asked: Option<TestLens> = request.lengths.clone().map(Into::into);
     let lengths = asked.unwrap_or_else(|| own.clone());
     check_columns(&lengths, own)?;
-    let task = task(&job, &lengths, tasks).map_err(|mut failure| {
-        if request.lengths.is_some() {
-            // Hints of tasks name the key of a config.
-            failure.message = failure.message.replace("eval.test_lens", "--lengths");
+    let task = match task(&job, &lengths, tasks) {
+        Err(failure) if request.lengths.is_some() && task(&job, own, tasks).is_ok() => {
+            Err(refused_lengths(&lengths, &failure))
         }
-        failure
-    })?;
+        built => built,
+    }?;
 
     lengths.check(task.as_ref()).map_err(|error| {
         let message = format!(
@@ -135,6 +134,21 @@ pub fn prepare(
     }))
 }
 
+/// The refusal of lengths that the task of a run cannot have: its own it can.
+fn refused_lengths(lengths: &TestLens, failure: &Failure) -> Failure {
+    let shown: Vec<String> = lengths.written().iter().map(TestLen::to_string).collect();
+    // The hint of a task is on its config, which is fixed by now.
+    let problem = failure.message.lines().next().unwrap_or_default();
+    let problem = problem
+        .rsplit_once("; ")
+        .map_or(problem, |(problem, _)| problem);
+    let message = format!(
+        "--lengths {}: {problem}\n  = help: choose lengths that the task of the run has",
+        shown.join(",")
+    );
+    Failure::new(Exit::Config, message)
+}
+
 fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>, Failure> {
     let RunSpec {
         task,
@@ -158,11 +172,15 @@ fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>,
 
 /// The record of this evaluation and its path, if it exists, can be read, is of these weights, and
 /// is complete.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if it is the one that the run itself made, and skipped lengths that fit now.
 pub fn existing(
     directory: &Path,
     prepared: &Prepared,
     limit: MemoryLimit,
-) -> Option<(RunRecord, PathBuf)> {
+) -> Result<Option<(RunRecord, PathBuf)>, Failure> {
     let Prepared {
         record: own,
         spec,
@@ -170,17 +188,25 @@ pub fn existing(
         task,
         ..
     } = prepared;
+    let sizes = TaskSizes::of(task.as_ref(), &spec.eval.test_lens);
     // What is asked for is the evaluation that the run itself made.
     if *id == own.run_id {
-        return Some((own.clone(), directory.join(RECORD_FILE)));
+        if skipped_fits(own, spec, &sizes, limit) {
+            let message = "the run skipped lengths for want of memory, and they fit now\n  = help: \
+                           `longreach run` with its config and --memory-limit scores them";
+            return Err(Failure::new(Exit::Config, message));
+        }
+        return Ok(Some((own.clone(), directory.join(RECORD_FILE))));
     }
     let path = evaluation_path(directory, id);
-    let record = read_record(&path).ok()?;
-    let sizes = TaskSizes::of(task.as_ref(), &spec.eval.test_lens);
+    let Ok(record) = read_record(&path) else {
+        return Ok(None);
+    };
     // The id covers the spec, not the weights: a run trained again may have others.
     let same =
         record.run_id == *id && record.model == own.model && record.seal_holds() != Some(false);
-    (same && !skipped_fits(&record, spec, &sizes, limit)).then_some((record, path))
+    let is_complete = same && !skipped_fits(&record, spec, &sizes, limit);
+    Ok(is_complete.then_some((record, path)))
 }
 
 /// The path of the record of an evaluation.

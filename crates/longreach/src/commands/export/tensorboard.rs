@@ -18,6 +18,7 @@ pub fn write(found: &Found, out: &Path) -> Result<usize, Failure> {
             .filter(|directory| record.evaluation_of.is_none() && !directory.ends_with(EVALS_DIR));
         let secs = of_training
             .and_then(timings)
+            .filter(|timings| timings.resumed_at_step == 0)
             .map(|timings| timings.train_secs);
         let steps = of_training
             .map(|run| steps(run, record))
