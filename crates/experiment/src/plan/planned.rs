@@ -65,7 +65,7 @@ pub struct Plan {
     pub variants: Vec<String>,
     /// Claims of a source to hold the records against.
     pub claims: Claims,
-    /// Whether to hold them against what a correct suite must show.
+    /// Whether to check the records against expectations from the literature.
     pub assertions: bool,
     /// The runs, seed varying fastest. Under `[select]`, until values are chosen, the runs of the
     /// first combination, which stand for those of the chosen one in estimates.

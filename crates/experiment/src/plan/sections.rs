@@ -96,7 +96,7 @@ config::options! {
     claims: Option<PathBuf> = or("none")
         => Text, r#""claims.toml""#, "A file of a source's claims that the report checks the records against.";
     assertions: bool = false
-        => Truth, "true", "Whether the report checks published findings that every correct suite shows.";
+        => Truth, "true", "Whether the report checks the records against expectations from the literature.";
 }
 }
 

@@ -53,7 +53,7 @@ pub struct Config {
     pub variants: Vec<String>,
     /// Claims that the report checks.
     pub claims: Claims,
-    /// Whether the report checks what a correct suite must show.
+    /// Whether the report checks expectations from the literature.
     pub assertions: bool,
     /// The runs, by run id, with their labels in this config.
     pub runs: BTreeMap<String, Vec<Label>>,

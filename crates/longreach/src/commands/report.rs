@@ -52,7 +52,7 @@ pub struct Args {
     /// Claims and published numbers of a source to check the records against: a TOML file
     #[arg(long, value_name = "FILE")]
     claims: Option<PathBuf>,
-    /// Check the records against the 22 published findings that a correct suite reproduces
+    /// Check the records against 22 expectations from the literature, of which 18 are about records
     #[arg(long)]
     assertions: bool,
     /// Order lines and rows by the axes and variants of this config; repeat for several configs.

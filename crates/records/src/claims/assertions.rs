@@ -1,5 +1,4 @@
-//! Assertions: the published findings that a correct suite reproduces at tiny scale, evaluated on
-//! any set of records.
+//! Assertions: what the literature lets one expect of tiny models, evaluated on any set of records.
 
 use super::claim::{Claim, Claims};
 use super::experiment_setting::ExperimentSetting;
@@ -21,7 +20,7 @@ pub struct Assertions {
     pub assertions: Vec<Assertion>,
 }
 
-/// One finding that a correct suite reproduces.
+/// One expectation from the literature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assertion {

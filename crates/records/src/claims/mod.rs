@@ -27,7 +27,7 @@
 //! power.rs               seeds that would decide a claim
 //! beside.rs              published numbers of single seeds beside ours
 //! correlation.rs         rank correlation with published numbers
-//! assertions.rs          findings that a correct suite reproduces
+//! assertions.rs          expectations from the literature
 //! ```
 
 mod assertions;

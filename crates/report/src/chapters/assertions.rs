@@ -1,4 +1,4 @@
-//! The chapter on findings that a correct suite reproduces.
+//! The chapter on expectations from the literature.
 
 use super::numbers::{ChapterFiles, CsvFile, NUMBER_HEAD, number_rows, or_dash, rule, sentences};
 use crate::document::{Cell, Chapter, Layout, Table, Tone};
