@@ -267,6 +267,9 @@ fn whole(fragment: &str) -> Vec<String> {
         let rest = BASE.replace("name = \"x\"\n", &top);
         return vec![format!("{rest}{MODEL}pe = {{ kind = \"rope\" }}\n")];
     }
+    if fragment.starts_with("[select]") {
+        return vec![format!("{BASE}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}")];
+    }
     if fragment.starts_with("[task]") {
         return vec![format!(
             "{}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}",
