@@ -62,7 +62,7 @@ config::options! {
     positions: PositionsConfig = unset(r#"{ kind = "contiguous" }"#)
         => Positions, r#"{ kind = "randomized" }"#, "Where training and tests put their tokens.";
     coordinates: Coordinates = unset(r#""positions""#)
-        => Name(&["positions", "task"]), r#""task""#, "Where the coordinates of encodings of several axes come from.";
+        => Name(&["positions", "task"]), r#""task""#, "Where `axial_rope` and `on_axis` take the coordinates of tokens from.";
     coordinate_shift: usize = 0
         => Whole(0, 1_000_000), "99", "Training moves all coordinates of the task but 0 by a number up to this, drawn per batch.", "Abacus is trained with 99; 0 moves nothing";
     pe: EncodingConfig

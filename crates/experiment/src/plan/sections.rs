@@ -41,9 +41,9 @@ config::options! {
     by: Option<String> = or("the task's first metric")
         => Text, r#""loss_nats""#, "The metric that chooses, at the training length on rows that no result is scored on.";
     seeds: Vec<u64> = list([100, 101])
-        => Wholes(0, u64::MAX >> 1), "[100, 101, 102]", "Seeds of the sweep, none of them in `seeds`.";
+        => Wholes(0, u64::MAX >> 1), "[100, 101, 102]", "Seeds of the selection runs, none of them in `seeds`.";
     steps: f64 = 0.3333333333333333
-        => Number(1e-3, 1.0), "0.5", "Share of train.steps that a run of the sweep has.", "it is a share of train.steps";
+        => Number(1e-3, 1.0), "0.5", "Share of train.steps that a selection run has.", "it is a share of train.steps";
 }
 }
 
