@@ -31,7 +31,8 @@ pub struct Args {
     /// Directory of all runs, to find those already recorded
     #[arg(long, default_value = "runs", value_name = "DIR")]
     runs: PathBuf,
-    /// Count the runs of these files as recorded, as `run --recorded` does
+    /// Count the runs of these files as recorded, as `run --recorded` does; give CONFIG and
+    /// KEY=VALUE before it
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recorded: Vec<PathBuf>,
     /// Show which trainings would be refused, and which lengths skipped, under this limit per

@@ -58,7 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
     /// Count the runs of these files as done: records of other machines, as `longreach gather`
-    /// writes them, with the selection.jsonl beside them. Everything else is trained
+    /// writes them, with the selection.jsonl beside them. Everything else is trained. Arguments
+    /// after it, up to the next option, are files: give CONFIG and KEY=VALUE before it
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recorded: Vec<PathBuf>,
     /// Run only the runs that failed, or again those that diverged

@@ -84,7 +84,8 @@ pub struct Args {
     /// Seconds between two heartbeats of a lease; three missed ones end it
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600), conflicts_with = "again")]
     heartbeat: u16,
-    /// Count the runs of these files as done, as `run --recorded` does
+    /// Count the runs of these files as done, as `run --recorded` does; give CONFIG and KEY=VALUE
+    /// before it
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "again")]
     recorded: Vec<PathBuf>,
     /// Submit the unfinished runs of a directory again
