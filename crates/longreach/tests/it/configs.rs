@@ -268,7 +268,9 @@ fn whole(fragment: &str) -> Vec<String> {
         return vec![format!("{rest}{MODEL}pe = {{ kind = \"rope\" }}\n")];
     }
     if fragment.starts_with("[select]") {
-        return vec![format!("{BASE}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}")];
+        return vec![format!(
+            "{BASE}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}"
+        )];
     }
     if fragment.starts_with("[task]") {
         return vec![format!(
