@@ -436,7 +436,7 @@ fn a_report_holds_the_records_against_claims_and_assertions() {
         "## Against the source",
         "Guessing gets nothing",
         "disagrees",
-        "## What a correct suite reproduces",
+        "## Expectations from the literature",
     ] {
         assert!(first.contains(part), "`{part}` is missing");
     }

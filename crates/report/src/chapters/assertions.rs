@@ -47,9 +47,9 @@ pub(crate) fn chapter(settings: &[ExperimentSetting<'_>]) -> Result<ChapterFiles
     });
     Ok(ChapterFiles {
         chapter: Chapter {
-            name: "What a correct suite reproduces".into(),
+            name: "Expectations from the literature".into(),
             slug: "what-a-correct-suite-reproduces".into(),
-            summary: format!("What a correct suite reproduces, {}.", counted.join(", ")),
+            summary: format!("Expectations from the literature, {}.", counted.join(", ")),
             tables,
             is_first: false,
         },
@@ -111,7 +111,7 @@ fn matrix(
     Table {
         slug: "assertions".into(),
         title: "Assertions".into(),
-        caption: "Published findings that a correct suite reproduces at this size, in every \
+        caption: "Expectations from the literature, in every \
                   experiment that can test them. ✓ holds, ✗ fails, (✗) fails in a check that may \
                   fail at tiny scale without a mistake, ? undecided."
             .into(),

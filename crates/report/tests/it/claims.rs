@@ -1209,7 +1209,7 @@ fn the_chapter_on_assertions() {
     };
     let markdown = text(&text_experiment(), &spec, "report.md");
     let chapter = markdown
-        .split("## What a correct suite reproduces\n")
+        .split("## Expectations from the literature\n")
         .nth(1)
         .unwrap()
         .split("\n## Conditions")
