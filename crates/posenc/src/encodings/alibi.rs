@@ -28,18 +28,18 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`Alibi`]; any number of heads.
+/// `kind = "alibi"`: configuration of [`Alibi`]; any number of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AlibiConfig {
-    /// Divides the slopes; `"auto"` is test length over training length.
+    /// Divides the slopes, 1 to 1000000; `"auto"` is test length over training length, at least 1.
     #[serde(skip_serializing_if = "is_one")]
     pub factor: Factor,
-    /// One slope per head, instead of those of the paper.
+    /// One slope per head, 0 to 1000000, instead of those of the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slopes: Option<Vec<f64>>,
-    /// Multiplies the slopes; BiPE has 96 for distances in segments.
+    /// Multiplies the slopes, 1e-6 to 1e6; BiPE has 96 for distances in segments.
     #[serde(skip_serializing_if = "is_unit")]
     pub slope_scale: f64,
     /// Whether keys before the query are penalised as if half a token nearer (DeepMind).

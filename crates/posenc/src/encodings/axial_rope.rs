@@ -44,21 +44,22 @@ pub enum AxialMode {
     Mixed,
 }
 
-/// Configuration of [`AxialRope`].
+/// `kind = "axial_rope"`: configuration of [`AxialRope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AxialRopeConfig {
-    /// Number of coordinates, 2 or 3.
+    /// Number of coordinates, 2 or 3; 2 in `mixed`.
     pub axes: usize,
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair; in `split` within a block, else in the whole head.
     pub layout: RotaryLayout,
     /// How the pairs are shared out.
     pub mode: AxialMode,
-    /// In `split`, dimensions per axis; in `sectioned`, pairs per axis; as even as can be unless
-    /// given.
+    /// In `split`, dimensions per axis, even numbers that add up to those of a head; in
+    /// `sectioned`, pairs per axis, which add up to half of them. As even as can be unless given;
+    /// not for the other modes.
     pub sections: Option<Vec<usize>>,
 }
 

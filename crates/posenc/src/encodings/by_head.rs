@@ -25,15 +25,16 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::ops::Range;
 
-/// Configuration of [`ByHead`].
+/// `kind = "by_head"`: configuration of [`ByHead`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ByHeadConfig {
-    /// The encodings, from the first heads on.
+    /// The encodings, from the first heads on; 1 to 16 of them, and at most one for each head. None
+    /// may add to the input.
     pub parts: Vec<EncodingConfig>,
-    /// How many heads each of them has; when absent, as equal numbers as there are, the first ones
-    /// one more.
+    /// Number of heads of each part, at least 1, which add up to those of the model; when absent,
+    /// as equal as can be, the first ones one more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads: Option<Vec<usize>>,
 }

@@ -22,14 +22,15 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`ByLayer`].
+/// `kind = "by_layer"`: configuration of [`ByLayer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ByLayerConfig {
-    /// The encodings to choose from.
+    /// The encodings to choose from, 1 to 16 of them.
     pub parts: Vec<EncodingConfig>,
-    /// Which of them each layer has, counted from 0; repeated over deeper models.
+    /// Which of `parts` each layer has, counted from 0, in 1 to 1024 numbers; repeated over deeper
+    /// models. Every part occurs.
     pub pattern: Vec<usize>,
 }
 

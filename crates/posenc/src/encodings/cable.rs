@@ -18,14 +18,14 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Cable`].
+/// `kind = "cable"`: configuration of [`Cable`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CableConfig {
     /// Whether logits are divided by the square root of head_dim; the released code does not.
     pub scaled: bool,
-    /// b at start: the larger, the more a token adds.
+    /// b at start, -20 to 20: the larger, the more a token adds.
     pub init_bias: f64,
 }
 

@@ -23,16 +23,17 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Cope`].
+/// `kind = "cope"`: configuration of [`Cope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CopeConfig {
-    /// Number of trained positions; the training length, but at most 64, unless given.
+    /// Number of trained positions, 2 to 1000000; the training length, but at most 64, unless
+    /// given.
     pub max_position: Option<usize>,
     /// Whether gates see logits after their division by sqrt(head_dim).
     pub scaled_gates: bool,
-    /// Standard deviation of the initial vectors.
+    /// Standard deviation of the initial vectors, 0 to 10.
     pub init_std: f64,
 }
 

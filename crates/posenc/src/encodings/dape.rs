@@ -25,17 +25,18 @@ use burn::tensor::{Bool, Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Dape`].
+/// `kind = "dape"`: configuration of [`Dape`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DapeConfig {
     /// The encoding that is corrected.
     pub part: Box<EncodingConfig>,
-    /// Width of the network.
+    /// Width of the network in units, 1 to 4096.
     #[serde(default = "usual_width")]
     pub hidden: usize,
-    /// Keys it reads around each key: 1 in the first version, 3 in the second.
+    /// Number of keys it reads around each key, odd, 1 to 63: 1 in the first version, 3 in the
+    /// second.
     #[serde(default = "one")]
     pub kernel: usize,
 }

@@ -27,15 +27,15 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// Configuration of [`Darope`].
+/// `kind = "darope"`: configuration of [`Darope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DaropeConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
-    /// L: pairs that do not complete a turn within it turn by content; the training length unless
-    /// given.
+    /// L in tokens, 1 to 1000000000: pairs that do not complete a turn within it turn by content;
+    /// the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
 }
 

@@ -51,7 +51,7 @@ pub enum DebertaForm {
     Code,
 }
 
-/// Configuration of [`Deberta`].
+/// `kind = "deberta"`: configuration of [`Deberta`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -62,12 +62,13 @@ pub struct DebertaConfig {
     /// are trained from scratch, where its formula is the one to compare with.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub form: DebertaForm,
-    /// Distances from this one on share a row; the training length unless given.
+    /// Distances in tokens from this one on share a row, 2 to 1000000; the training length unless
+    /// given.
     pub max_distance: Option<usize>,
-    /// k; distances past half of it grow by their logarithm (v2). One row per distance, k =
-    /// `max_distance`, unless given.
+    /// Number of rows k, 4 to 1000000, and less than twice `max_distance - 1`; distances past half
+    /// of it grow by their logarithm (v2). One row per distance, k = `max_distance`, unless given.
     pub buckets: Option<usize>,
-    /// Standard deviation of the initial table.
+    /// Standard deviation of the initial table, 0 to 10.
     pub init_std: f64,
 }
 

@@ -24,21 +24,23 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`DualChunk`].
+/// `kind = "dual_chunk"`: configuration of [`DualChunk`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DualChunkConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
-    /// The largest mapped position; three quarters of the training length unless given.
+    /// The largest mapped position in tokens, 1 to 1000000000; three quarters of the training
+    /// length unless given.
     pub chunk_size: Option<usize>,
-    /// Tokens before a chunk that its first query sees at their true distance; an eighth of the
-    /// training length unless given.
+    /// Number of tokens before a chunk that its first query sees at their true distance, 0 to
+    /// `chunk_size - 1`; an eighth of the training length unless given.
     pub local_window: Option<usize>,
 }
 

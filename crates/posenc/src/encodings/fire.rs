@@ -29,16 +29,17 @@ use std::ops::Range;
 /// Added to the denominator, as in the public code.
 const EPSILON: f64 = 1e-6;
 
-/// Configuration of [`Fire`].
+/// `kind = "fire"`: configuration of [`Fire`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FireConfig {
-    /// Units of the hidden layer.
+    /// Number of units of the hidden layer, 1 to 4096.
     pub hidden: usize,
-    /// c at start.
+    /// c at start, 1e-6 to 1000.
     pub init_c: f64,
-    /// Initial L: queries before L are normalized by psi(L); the paper uses 512.
+    /// Initial L in tokens, 0.001 to 1e9: queries before L are normalized by psi(L); the paper uses
+    /// 512.
     pub threshold: f64,
     /// Whether all layers share one function.
     pub shared: bool,

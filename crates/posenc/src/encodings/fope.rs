@@ -39,17 +39,17 @@ pub enum FopePad {
     Code,
 }
 
-/// Configuration of [`Fope`].
+/// `kind = "fope"`: configuration of [`Fope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FopeConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
-    /// L: frequencies that do not complete a turn within it are dropped; the training length
-    /// unless given.
+    /// L in tokens, 1 to 1000000000: frequencies that do not complete a turn within it are dropped;
+    /// the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-    /// Spread of W and V, times that of Xavier's initialisation.
+    /// Spread of W and V, times that of Xavier's initialisation, 0 to 10.
     pub gain: f64,
     /// What pairs without a column get.
     pub pad: FopePad,

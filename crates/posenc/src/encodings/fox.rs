@@ -22,12 +22,12 @@ use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Fox`].
+/// `kind = "fox"`: configuration of [`Fox`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FoxConfig {
-    /// The gates' bias at start: the larger, the longer a head remembers.
+    /// The gates' bias at start, -20 to 20: the larger, the longer a head remembers.
     pub init_bias: f64,
 }
 

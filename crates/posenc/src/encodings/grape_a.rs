@@ -38,7 +38,7 @@ pub enum GrapeGate {
     Both,
 }
 
-/// Configuration of [`GrapeA`].
+/// `kind = "grape_a"`: configuration of [`GrapeA`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -24,12 +24,12 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`GrapeAp`].
+/// `kind = "grape_ap"`: configuration of [`GrapeAp`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct GrapeApConfig {
-    /// w, dimensions of p per head.
+    /// Number w of dimensions of p per head, even, 2 to 1024.
     pub width: usize,
 }
 

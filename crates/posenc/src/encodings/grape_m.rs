@@ -40,18 +40,18 @@ pub enum GrapeMPhase {
     Softplus,
 }
 
-/// Configuration of [`GrapeM`].
+/// `kind = "grape_m"`: configuration of [`GrapeM`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct GrapeMConfig {
     /// What the phases of tokens are.
     pub phase: GrapeMPhase,
-    /// Base of the frequencies at the start.
+    /// Base of the frequencies at the start, above 1 and at most 1e15.
     pub base: f64,
     /// Whether every head has its own frequencies and phases.
     pub per_head: bool,
-    /// softplus(b) at the start; phases by content only.
+    /// softplus(b) at the start, 1e-8 to 100; phases by content only.
     pub init_phase: f64,
 }
 

@@ -24,12 +24,12 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`HardAlibi`].
+/// `kind = "hard_alibi"`: configuration of [`HardAlibi`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct HardAlibiConfig {
-    /// Heads with a limited view; half of them unless given.
+    /// Number of heads with a limited view, 1 to those of the model; half of them unless given.
     pub masked_heads: Option<usize>,
 }
 

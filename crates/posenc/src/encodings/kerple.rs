@@ -41,7 +41,7 @@ pub enum KerpleForm {
     Log3,
 }
 
-/// Configuration of [`Kerple`].
+/// `kind = "kerple"`: configuration of [`Kerple`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

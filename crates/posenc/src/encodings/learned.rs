@@ -23,20 +23,20 @@ use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Learned`].
+/// `kind = "learned"`: configuration of [`Learned`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LearnedConfig {
-    /// Rows of the table; the training length unless given.
+    /// Number of rows of the table, 1 to 16777216; the training length unless given.
     pub max_position: Option<usize>,
-    /// Standard deviation of the initial values.
+    /// Standard deviation of the initial values, 0 to 10.
     pub init_std: f64,
     /// Whether the table is stretched over a longer sequence, as vision transformers do for larger
     /// images.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub interpolate: bool,
-    /// Whether positions past the table read its last row.
+    /// Whether positions past the table read its last row; not together with `interpolate`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub clamp: bool,
 }

@@ -24,14 +24,15 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`LearnedBias`].
+/// `kind = "learned_bias"`: configuration of [`LearnedBias`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LearnedBiasConfig {
-    /// The largest distance with its own row; the largest of training unless given.
+    /// The largest distance in tokens with its own row, 1 to 10000000; the largest of training
+    /// unless given.
     pub max_distance: Option<usize>,
-    /// Standard deviation of the initial biases.
+    /// Standard deviation of the initial biases, 0 to 10.
     pub init_std: f64,
 }
 

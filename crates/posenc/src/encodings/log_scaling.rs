@@ -40,19 +40,19 @@ pub enum LogScalingForm {
     Ssmax,
 }
 
-/// Configuration of [`LogScaling`].
+/// `kind = "log_scaling"`: configuration of [`LogScaling`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LogScalingConfig {
     /// How the logits grow.
     pub form: LogScalingForm,
-    /// `L`, up to which nothing changes; the training length unless given. Llama 4's
-    /// `floor_scale`.
+    /// `L` in tokens, 2 to 1000000000, up to which nothing changes; the training length unless
+    /// given. Llama 4's `floor_scale`.
     pub original_max_position_embeddings: Option<usize>,
-    /// Llama 4's `attn_scale`.
+    /// Factor on the logarithm in the form `llama4`, 0 to 100; Llama 4's `attn_scale`.
     pub strength: f64,
-    /// What s starts from in the form `ssmax`.
+    /// What s starts from in the form `ssmax`, 0 to 100.
     #[serde(skip_serializing_if = "is_default_scale")]
     pub init_scale: f64,
 }

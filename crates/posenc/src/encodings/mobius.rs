@@ -25,18 +25,19 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use std::ops::Bound;
 
-/// Configuration of [`Mobius`].
+/// `kind = "mobius"`: configuration of [`Mobius`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MobiusConfig {
-    /// Base of the frequencies of the other heads.
+    /// Base of the frequencies of the other heads, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Share of the heads that are reversed after N tokens, at least one.
+    /// Share of the heads that are reversed after N tokens, above 0 and at most 1; at least one
+    /// head is.
     pub fraction: f64,
-    /// N; the training length unless given.
+    /// N in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
 }
 

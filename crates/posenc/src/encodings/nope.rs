@@ -14,7 +14,7 @@ use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Nope`]: nothing to set.
+/// `kind = "nope"`: configuration of [`Nope`]: nothing to set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -20,12 +20,12 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`NopeLayers`].
+/// `kind = "nope_layers"`: configuration of [`NopeLayers`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NopeLayersConfig {
-    /// Layers `every`, `2 every`, ..., counted from 1, have no encoding.
+    /// Layers `every`, `2 every`, ..., counted from 1, have no encoding; 2 to 1024.
     #[serde(default = "every_fourth")]
     pub every: usize,
     /// The encoding of the other layers.

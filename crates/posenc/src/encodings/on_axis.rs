@@ -21,12 +21,12 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`OnAxis`].
+/// `kind = "on_axis"`: configuration of [`OnAxis`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OnAxisConfig {
-    /// Which axis, from 0.
+    /// Which axis it reads, counted from 0, 0 to 15.
     #[serde(default)]
     pub axis: usize,
     /// The encoding that reads it.

@@ -42,14 +42,14 @@ pub enum PathForget {
     Scaled,
 }
 
-/// Configuration of [`PathProduct`].
+/// `kind = "path"`: configuration of [`PathProduct`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PathProductConfig {
-    /// Dimensions between the two projections of w.
+    /// Number of dimensions between the two projections of w, 1 to 4096.
     pub rank: usize,
-    /// Tokens that the convolution of w reads; 0 for none.
+    /// Number of tokens that the convolution of w reads, 0 to 64; 0 for no convolution.
     pub kernel: usize,
     /// Gates of forgetting beside the reflections.
     pub forget: PathForget,

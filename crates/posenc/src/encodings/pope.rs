@@ -23,12 +23,12 @@ use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Pope`].
+/// `kind = "pope"`: configuration of [`Pope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PopeConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Whether each dimension of each head learns a phase.
     pub learnable: bool,

@@ -22,16 +22,17 @@ use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`RelativeProjection`].
+/// `kind = "relative_projection"`: configuration of [`RelativeProjection`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RelativeProjectionConfig {
-    /// b, curves to mix.
+    /// Number b of curves to mix, 1 to 4096.
     pub curves: usize,
-    /// Distances from this one on get no bias; the training length unless given.
+    /// Distances in tokens from this one on get no bias, 1 to 1000000; the training length unless
+    /// given.
     pub max_distance: Option<usize>,
-    /// Standard deviation of the initial curves.
+    /// Standard deviation of the initial curves, 0 to 10.
     pub init_std: f64,
 }
 

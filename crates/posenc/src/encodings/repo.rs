@@ -24,14 +24,15 @@ use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Repo`].
+/// `kind = "repo"`: configuration of [`Repo`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RepoConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
-    /// Channels that positions are computed from; an eighth of d_model unless given.
+    /// Number of channels that positions are computed from, 1 to 65536; an eighth of d_model unless
+    /// given.
     pub width: Option<usize>,
 }
 

@@ -21,20 +21,23 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Rerope`].
+/// `kind = "rerope"`: configuration of [`Rerope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ReropeConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
-    /// w; half the training length unless given.
+    /// Distance w in tokens up to which distances are exact, 1 to 1000000000; half the training
+    /// length unless given.
     pub window: Option<usize>,
-    /// Tokens beyond the window that count as one; infinitely many unless given.
+    /// Number of tokens beyond the window that count as one, 1 to 1e9; infinitely many unless
+    /// given.
     pub leak: Option<f64>,
 }
 

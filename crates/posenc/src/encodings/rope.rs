@@ -25,16 +25,17 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Rope`].
+/// `kind = "rope"`: configuration of [`Rope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RopeConfig {
-    /// Base of the frequencies; `rope_theta` at Hugging Face.
+    /// Base of the frequencies, above 1 and at most 1e15; `rope_theta` at Hugging Face.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
     /// How the frequencies fall off.
     #[serde(skip_serializing_if = "schema::is_default")]

@@ -25,12 +25,13 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`Sandwich`].
+/// `kind = "sandwich"`: configuration of [`Sandwich`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SandwichConfig {
-    /// D, the width of the sinusoidal encoding whose products these are; the paper finds 128 best.
+    /// Width D of the sinusoidal encoding whose products these are, even, 2 to 65536; the paper
+    /// finds 128 best.
     pub width: usize,
 }
 

@@ -29,16 +29,16 @@ use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`SelectiveRope`].
+/// `kind = "selective_rope"`: configuration of [`SelectiveRope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SelectiveRopeConfig {
-    /// Base of the temperatures.
+    /// Base of the temperatures, above 1 and at most 1e15.
     pub base: f64,
-    /// Dimensions between the two projections.
+    /// Number of dimensions between the two projections, 1 to 4096.
     pub rank: usize,
-    /// Tokens that the convolution reads.
+    /// Number of tokens that the convolution reads, 1 to 64.
     pub kernel: usize,
     /// Whether phi gets a positive offset.
     pub bias: bool,

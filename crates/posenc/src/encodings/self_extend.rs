@@ -22,21 +22,23 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`SelfExtend`].
+/// `kind = "self_extend"`: configuration of [`SelfExtend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SelfExtendConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
-    /// w, the neighbours that keep their distances; half the training length unless given.
-    pub window: Option<usize>,
-    /// G, tokens per group beyond; as many as bring the test length back into the training length
+    /// Number w of neighbours that keep their distances, 1 to 1000000000; half the training length
     /// unless given.
+    pub window: Option<usize>,
+    /// Number G of tokens per group beyond, 1 to 1000000000; as many as bring the test length back
+    /// into the training length unless given.
     pub group: Option<usize>,
 }
 

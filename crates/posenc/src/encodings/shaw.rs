@@ -21,17 +21,17 @@ use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Shaw`].
+/// `kind = "shaw"`: configuration of [`Shaw`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ShawConfig {
-    /// k, the largest distance with its own rows; at most 16, and half the training length,
-    /// unless given.
+    /// The largest distance k in tokens with its own rows, 1 to 1000000; at most 16, and half the
+    /// training length, unless given.
     pub max_distance: Option<usize>,
     /// Whether outputs also get a term, as in the paper.
     pub values: bool,
-    /// Standard deviation of the initial vectors.
+    /// Standard deviation of the initial vectors, 0 to 10.
     pub init_std: f64,
 }
 

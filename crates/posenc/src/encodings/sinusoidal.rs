@@ -36,17 +36,17 @@ pub enum SinusoidalOrder {
     Tensor2tensor,
 }
 
-/// Configuration of [`Sinusoidal`].
+/// `kind = "sinusoidal"`: configuration of [`Sinusoidal`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SinusoidalConfig {
-    /// Base of the wavelengths.
+    /// Base of the wavelengths, above 1 and at most 1e15.
     pub base: f64,
     /// Order of sines and cosines.
     pub order: SinusoidalOrder,
-    /// Factor on the table. Embeddings drawn with a small deviation drown in a table of unit
-    /// amplitude.
+    /// Factor on the table, 1e-6 to 1e6. Embeddings drawn with a small deviation drown in a table
+    /// of unit amplitude.
     pub scale: f64,
     /// Whether the factor is trained, starting from `scale`.
     #[serde(skip_serializing_if = "schema::is_default")]

@@ -19,12 +19,12 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Stack`].
+/// `kind = "stack"`: configuration of [`Stack`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StackConfig {
-    /// The encodings to combine, first applied first.
+    /// The encodings to combine, first applied first, 1 to 16 of them.
     pub parts: Vec<EncodingConfig>,
 }
 

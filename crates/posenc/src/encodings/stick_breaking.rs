@@ -20,7 +20,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`StickBreaking`]; nothing to set.
+/// `kind = "stick_breaking"`: configuration of [`StickBreaking`]; nothing to set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -22,21 +22,23 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Shifted`].
+/// `kind = "string"`: configuration of [`Shifted`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ShiftedConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
-    /// S, the distance from which on positions are shifted; a third of the training length unless
-    /// given.
+    /// Distance S in tokens from which on positions are shifted, 1 to 1000000000; a third of the
+    /// training length unless given.
     pub shift: Option<usize>,
-    /// W, the distance that S is read as; 128 unless given, and at most half of S.
+    /// Distance W in tokens that S is read as, 0 to `shift`; 128 unless given, and at most half of
+    /// S.
     pub window: Option<usize>,
 }
 

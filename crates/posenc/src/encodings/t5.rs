@@ -24,21 +24,22 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`T5`].
+/// `kind = "t5"`: configuration of [`T5`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct T5Config {
-    /// Buckets of distances.
+    /// Number of buckets of distances, 2 to 1000000; a multiple of 2, or of 4 with `bidirectional`.
     pub num_buckets: usize,
-    /// Distances from this one on share the last bucket. Buckets beyond the training length are
+    /// Distances in tokens from this one on share the last bucket, up to 1000000000; more than half
+    /// of the buckets, or a quarter with `bidirectional`. Buckets beyond the training length are
     /// never trained.
     pub max_distance: usize,
     /// Whether keys after the query have their own buckets, half of all.
     pub bidirectional: bool,
     /// Whether logits keep their division by sqrt(head_dim), which T5 itself does not have.
     pub scaled: bool,
-    /// Standard deviation of the initial biases.
+    /// Standard deviation of the initial biases, 0 to 10.
     pub init_std: f64,
 }
 

@@ -23,14 +23,14 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`TransformerXl`].
+/// `kind = "transformer_xl"`: configuration of [`TransformerXl`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct TransformerXlConfig {
-    /// Base of the sinusoidal table's wavelengths.
+    /// Base of the sinusoidal table's wavelengths, above 1 and at most 1e15.
     pub base: f64,
-    /// Standard deviation of the initial u and v.
+    /// Standard deviation of the initial u and v, 0 to 10.
     pub init_std: f64,
 }
 

@@ -25,12 +25,12 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`Wall`].
+/// `kind = "wall"`: configuration of [`Wall`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct WallConfig {
-    /// The gates' bias at start: the larger, the slower channels decay.
+    /// The gates' bias at start, -20 to 20: the larger, the slower channels decay.
     pub init_bias: f64,
 }
 

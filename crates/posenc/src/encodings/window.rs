@@ -21,14 +21,15 @@ use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`Window`].
+/// `kind = "window"`: configuration of [`Window`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct WindowConfig {
-    /// Keys a query sees, counted back from itself; the training length unless given.
+    /// Number of keys that a query sees, counted back from itself, 1 to 1000000000; the training
+    /// length unless given.
     pub size: Option<usize>,
-    /// Keys at positions below this are seen by every query.
+    /// Keys at positions below this are seen by every query, 0 to 1000000000.
     pub sinks: usize,
 }
 

@@ -30,23 +30,24 @@ use serde::{Deserialize, Serialize};
 /// Largest exponent of e in a factor: f32 ends at e^88, and factors of query and key multiply.
 const LARGEST_EXPONENT: f64 = 80.0;
 
-/// Configuration of [`Xpos`].
+/// `kind = "xpos"`: configuration of [`Xpos`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct XposConfig {
-    /// Base of the frequencies.
+    /// Base of the frequencies, above 1 and at most 1e15.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Rotated dimensions of each head; the whole head unless given.
+    /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
+    /// head unless given.
     pub rotary_dim: Option<usize>,
-    /// gamma: the larger, the weaker the decay.
+    /// Strength of the decay, 0.001 to 1000: the larger gamma, the weaker the decay.
     pub gamma: f64,
-    /// Tokens after which pair i has decayed by `zeta_i`.
+    /// Number of tokens after which pair i has decayed by `zeta_i`, 1 to 1e9.
     pub scale_base: f64,
-    /// A query sees its own block of this many tokens and the one before it; everything unless
-    /// given.
+    /// A query sees its own block of this many tokens and the one before it, 1 to 1000000000;
+    /// everything unless given.
     pub block_size: Option<usize>,
 }
 

@@ -40,8 +40,8 @@ pub struct ContiguousPositions {}
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RandomOffsetPositions {
-    /// One more than the largest position; four times the training length, or the longest test
-    /// length if that is more, unless given.
+    /// One more than the largest position, 1 to 1000000000; four times the training length, or the
+    /// longest test length if that is more, unless given.
     pub max_position: Option<usize>,
 }
 
@@ -51,8 +51,8 @@ pub struct RandomOffsetPositions {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RandomizedPositions {
-    /// L_max; four times the training length, or the longest test length if that is more, unless
-    /// given.
+    /// One more than the largest position (L_max), 1 to 1000000000; four times the training length,
+    /// or the longest test length if that is more, unless given.
     pub max_position: Option<usize>,
 }
 
@@ -64,8 +64,8 @@ pub struct RandomizedPositions {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RandomizedDistances {
-    /// One more than the largest distance; four times the training length, or the longest test
-    /// length if that is more, unless given.
+    /// One more than the largest distance, 1 to 1000000000; four times the training length, or the
+    /// longest test length if that is more, unless given.
     pub max_distance: Option<usize>,
 }
 
@@ -74,7 +74,8 @@ pub struct RandomizedDistances {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct InterpolatedPositions {
-    /// `"auto"`: test length over training length, 1 in training.
+    /// Divides the positions, 1 to 1000000; `"auto"`: test length over training length, 1 in
+    /// training.
     pub factor: Factor,
 }
 
@@ -85,7 +86,7 @@ pub struct InterpolatedPositions {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GridPositions {
-    /// Sizes of all axes but the first, whose size has no end.
+    /// Sizes of all axes but the first, whose size has no end: one or two numbers, 1 to 1000000.
     pub sizes: Vec<usize>,
 }
 
@@ -97,8 +98,8 @@ pub struct GridPositions {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PosePositions {
-    /// One more than the largest position in training; four times the training length, or the
-    /// longest test length if that is more, unless given.
+    /// One more than the largest position in training, 1 to 1000000000; four times the training
+    /// length, or the longest test length if that is more, unless given.
     pub max_position: Option<usize>,
 }
 
@@ -110,10 +111,10 @@ pub struct PosePositions {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RandomFloatPositions {
-    /// One more than the position that 1 becomes; four times the training length, or the longest
-    /// test length if that is more, unless given.
+    /// One more than the position that 1 becomes, 2 to 1000000000; four times the training length,
+    /// or the longest test length if that is more, unless given.
     pub max_position: Option<usize>,
-    /// Fewest parts in a test; the training length unless given.
+    /// Fewest parts in a test, 1 to 1000000000; the training length unless given.
     pub parts: Option<usize>,
 }
 

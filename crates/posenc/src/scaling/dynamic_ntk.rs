@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DynamicNtkScaling {
-    /// `s`; 1 already scales with the length.
+    /// Factor `s`, 1 to 1000000; 1 already scales with the length.
     pub factor: f64,
-    /// `L`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
 }
 

@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DynamicYarnScaling {
-    /// `L`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-    /// Turns within `L` above which a pair is left alone.
+    /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
+    /// `beta_slow`.
     pub beta_fast: f64,
-    /// Turns within `L` below which a pair is interpolated in full.
+    /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
     pub beta_slow: f64,
-    /// Factor on cos and sin; `0.1 ln s + 1` unless given.
+    /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
     /// Whether the ramp's ends are rounded to whole dimensions.
     pub truncate: bool,

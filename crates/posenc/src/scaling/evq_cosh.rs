@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct EvqCoshScaling {
-    /// How far the table is from a geometric one. `"auto"`: the rule of the authors' notes,
-    /// max(d / sqrt(L), 1.4), with d the rotated dimensions of a head.
+    /// How far the table is from a geometric one, 0 to 100. `"auto"`: the rule of the authors'
+    /// notes, max(d / sqrt(L), 1.4), with d the rotated dimensions of a head.
     pub tau: Factor,
     /// Whether the grid lies between the points of RoPE's, whose `u_k` is `k / pairs`.
     pub midpoint: bool,
-    /// L of `tau = "auto"`: the training length unless given.
+    /// `L` in tokens, 1 to 1000000000, for `tau = "auto"` only; the training length unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_max_position_embeddings: Option<usize>,
 }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LinearScaling {
-    /// `s`.
+    /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1.
     pub factor: Factor,
-    /// `L`, for `factor = "auto"`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000, for `factor = "auto"`; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
 }
 

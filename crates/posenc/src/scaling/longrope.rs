@@ -15,17 +15,18 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LongropeScaling {
-    /// `s`, the length aimed at over `L`, for the attention factor only.
+    /// Factor `s`, 1 to 1000000, the length aimed at over `L`, for the attention factor only;
+    /// `"auto"`: test length over `L`, at least 1.
     #[serde(default)]
     pub factor: Factor,
-    /// `L`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000; the training length unless given.
     #[serde(default)]
     pub original_max_position_embeddings: Option<usize>,
-    /// Divisors of the frequencies up to `L`, one per pair.
+    /// Divisors of the frequencies up to `L`, 0.001 to 1e6, one per pair, fastest first.
     pub short_factor: Vec<f64>,
-    /// Divisors of the frequencies beyond `L`, one per pair.
+    /// Divisors of the frequencies beyond `L`, 0.001 to 1e6, one per pair, fastest first.
     pub long_factor: Vec<f64>,
-    /// Factor on cos and sin, instead of the formula.
+    /// Factor on cos and sin, 0.001 to 1000, instead of the formula.
     #[serde(default)]
     pub attention_factor: Option<f64>,
 }

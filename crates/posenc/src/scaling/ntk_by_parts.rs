@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct NtkByPartsScaling {
-    /// `s`.
+    /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1.
     pub factor: Factor,
-    /// `L`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-    /// Turns within `L` below which a pair is interpolated in full.
+    /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
     pub alpha: f64,
-    /// Turns within `L` above which a pair is left alone.
+    /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; more than `alpha`.
     pub beta: f64,
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ProportionalScaling {
-    /// p; rounded down to whole pairs.
+    /// Share p of the pairs that rotate, 0 to 1; rounded down to whole pairs.
     pub fraction: f64,
 }
 

@@ -13,8 +13,9 @@ use std::f64::consts::PI;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ResonanceScaling {
-    /// The wavelengths of the pairs, in tokens, in place of the rounded ones; a shorter list is
-    /// repeated. 1 is not a rotation. The periodic RoPE of Jerad et al. 2026 (arXiv 2608.11909).
+    /// The wavelengths of the pairs, in tokens, 1 to 1000000000, in place of the rounded ones; at
+    /// most one for each pair, a shorter list is repeated. 1 is not a rotation. The periodic RoPE
+    /// of Jerad et al. 2026 (arXiv 2608.11909).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub periods: Option<Vec<usize>>,
 }

@@ -18,20 +18,21 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct YarnScaling {
-    /// `s`.
+    /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1.
     pub factor: Factor,
-    /// `L`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-    /// Turns within `L` above which a pair is left alone; not below `beta_slow`.
+    /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
+    /// `beta_slow`.
     pub beta_fast: f64,
-    /// Turns within `L` below which a pair is interpolated in full.
+    /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
     pub beta_slow: f64,
-    /// Factor on cos and sin; `0.1 ln s + 1` unless given.
+    /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
-    /// Numerator's multiplier where the attention factor is a ratio (DeepSeek); only together with
-    /// `mscale_all_dim`.
+    /// Numerator's multiplier where the attention factor is a ratio (DeepSeek), 0 to 1000; only
+    /// together with `mscale_all_dim`, and not with `attention_factor`.
     pub mscale: Option<f64>,
-    /// Denominator's multiplier of that ratio.
+    /// Denominator's multiplier of that ratio, 0 to 1000.
     pub mscale_all_dim: Option<f64>,
     /// Whether the logits are also multiplied by `(0.1 m ln s + 1)^2`, m = `mscale_all_dim`, as the
     /// models of DeepSeek do beside this scaling.

@@ -243,11 +243,11 @@ impl Rule for Addition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdditionConfig {
-    /// Digits are below it, 2 to 4096.
+    /// Base of the numbers: digits are below it; 2 to 4096.
     pub base: u64,
-    /// Order of the digits, `msd_first` or `lsd_first`.
+    /// Order of the digits.
     pub digits: DigitOrder,
-    /// Digits of the operands, `split` or `equal`: together as many as the length, or each.
+    /// Number of digits of the operands at a length.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub operands: Operands,
     /// Symbols from which the hints before the digits are drawn, 0 to 65536; 0 for no hints. Needs

@@ -155,7 +155,7 @@ impl Rule for Dyck {
 pub struct DyckConfig {
     /// Number of kinds of brackets, 1 to 2048.
     pub kinds: u64,
-    /// What is asked, `valid` or `depth`.
+    /// What is asked about a word.
     pub answer: DyckAnswer,
     /// Number of test rows at each length, 1 to 1000000.
     pub test_rows: u64,

@@ -154,7 +154,7 @@ impl Rule for FlipFlop {
 pub struct FlipFlopConfig {
     /// Probability that an instruction between the first and the last is to be ignored, 0 to 0.999.
     pub ignore: f64,
-    /// Which reads are answered, `all` or `last`.
+    /// Which reads are answered.
     pub answer: FlipFlopAnswer,
     /// Number of test rows at each length, 1 to 1000000.
     pub test_rows: u64,

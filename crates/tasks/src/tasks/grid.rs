@@ -169,7 +169,7 @@ impl Rule for Grid {
 pub struct GridConfig {
     /// Number of different symbols in a grid, 2 to 4096.
     pub alphabet: u64,
-    /// What is asked, `transpose`, `flood` or `cell`.
+    /// What is asked about a grid.
     pub answer: GridAnswer,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.

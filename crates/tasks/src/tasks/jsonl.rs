@@ -50,19 +50,18 @@ pub enum JsonlTokens {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonlConfig {
-    /// Files to train on: paths and globs, relative ones against the configuration's directory;
-    /// `train.jsonl` and `test.jsonl` unless given.
+    /// Files to train on: paths and globs, relative ones against the configuration's directory.
     pub train: Vec<String>,
-    /// Files to test on.
+    /// Files to test on, as `train`.
     pub test: Vec<String>,
-    /// Files to choose values on with `[select]`, which no result is scored on.
+    /// Files to choose values on with `[select]`, as `train`; no result is scored on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub select: Vec<String>,
-    /// What a token is.
+    /// What a token of a prompt or an answer is.
     pub tokens: JsonlTokens,
     /// Key of the prompt in every line.
     pub prompt: String,
-    /// Key of the answer.
+    /// Key of the answer in every line.
     pub answer: String,
     /// Key of a whole number that is the length of a line, instead of the tokens of its prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,9 +69,10 @@ pub struct JsonlConfig {
     /// What becomes of prompts that are in the training and in the test files.
     #[serde(skip_serializing_if = "is_default")]
     pub overlap: Overlap,
-    /// How many lengths of prompts a test set spans: those up to the test length.
+    /// Number of lengths of prompts that a test set spans, those up to the test length; 1 to
+    /// 4194304.
     pub bucket: usize,
-    /// Most bytes of all files together.
+    /// Most bytes of all files together, 1 to 4294967296.
     pub max_bytes: u64,
 }
 

@@ -160,7 +160,7 @@ pub struct MajorityConfig {
     /// Number of different symbols, 2 to 4096.
     #[serde(skip_serializing_if = "is_two")]
     pub alphabet: u64,
-    /// How strings are drawn, `uniform` or `balanced`; `balanced` is for bits.
+    /// How strings are drawn; `balanced` is for bits.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub draw: BitDraw,
     /// Number of strings in a row, symbol by symbol in turn, 1 to 16.

@@ -154,7 +154,7 @@ impl Rule for ModularArithmetic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModularArithmeticConfig {
-    /// Digits are below it and values are modulo it, 2 to 4096.
+    /// Modulus of the values, 2 to 4096; digits are below it.
     pub modulus: u64,
     /// Whether every operation is in brackets; without them `*` binds tighter.
     pub brackets: bool,

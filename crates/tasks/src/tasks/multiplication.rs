@@ -126,9 +126,9 @@ impl Rule for Multiplication {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiplicationConfig {
-    /// Digits are below it, 2 to 4096.
+    /// Base of the numbers: digits are below it; 2 to 4096.
     pub base: u64,
-    /// Order of the digits, `msd_first` or `lsd_first`.
+    /// Order of the digits.
     pub digits: DigitOrder,
     /// Whether the answer begins with the steps of long multiplication.
     #[serde(skip_serializing_if = "schema::is_default")]

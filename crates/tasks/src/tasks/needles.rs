@@ -157,7 +157,8 @@ pub struct NeedlesConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
-    /// Real text instead of filler tokens, as in `passkey`.
+    /// Real text instead of filler tokens: a table with keys of the task `text` that say which;
+    /// `{}` is the text that the program carries. Lengths then count bytes of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000.

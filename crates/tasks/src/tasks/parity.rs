@@ -69,7 +69,7 @@ impl Rule for Balanced {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParityConfig {
-    /// How strings are drawn, `uniform` or `balanced`.
+    /// How strings are drawn.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub draw: BitDraw,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are

@@ -127,8 +127,8 @@ pub struct PasskeyConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
-    /// Real text instead of filler tokens: the keys of `text` that say which, `corpus`, `files`,
-    /// `crates`, `split` and `max_bytes`, or none of them for the text that the program carries.
+    /// Real text instead of filler tokens: a table with keys of the task `text` that say which;
+    /// `{}` is the text that the program carries. Lengths then count bytes of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are

@@ -85,7 +85,7 @@ impl Rule for SolveEquation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SolveEquationConfig {
-    /// Digits are below it and values are modulo it, 2 to 4096.
+    /// Modulus of the values, 2 to 4096; digits are below it.
     pub modulus: u64,
     /// Number of test rows at each length, 1 to 1000000.
     pub test_rows: u64,

@@ -53,9 +53,9 @@ pub enum SumAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummationConfig {
-    /// Digits are below it and sums are modulo it, 2 to 4096.
+    /// Modulus of the sums, 2 to 4096; digits are below it.
     pub modulus: u64,
-    /// Which sums are answered, `final` or `running`.
+    /// Which sums are answered.
     pub answer: SumAnswer,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.

@@ -32,34 +32,33 @@ pub struct TextConfig {
     /// 1000; without it there are no bits per byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_token: Option<f64>,
-    /// `"rust-2026"`, `"cargo"`, `"files"` or the name of a published corpus, see [`CorpusKind`];
-    /// when absent, `"files"` if `files` is given and `"rust-2026"` otherwise. `"rust-2026"` is
-    /// `"cargo"` with the default `crates`.
+    /// Which text it is; when absent, `"files"` if `files` is given and `"rust-2026"` otherwise.
     pub corpus: CorpusKind,
     /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the
     /// configuration's directory.
     pub files: Vec<String>,
     /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`. When absent,
-    /// [`DEFAULT_CRATES`], which always are the text `rust-2026`.
+    /// those of `"rust-2026"`.
     pub crates: Vec<String>,
-    /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of
+    /// What is held out for testing; when absent, every 10th file of `"cargo"`, the last tenth of
     /// the bytes of `"files"`, the published split of a published corpus.
     pub split: Split,
-    /// Tokens scored at each test length, at most: cut to what the validation split has and to a
-    /// common multiple of the lengths. When absent, all of the validation split but its last
-    /// eighth (262144 tokens at most), which is kept for selection.
+    /// Most tokens scored at each test length, at least the longest: cut to what the validation
+    /// split has and to a common multiple of the lengths. When absent, all of the validation split
+    /// but its last eighth (262144 tokens at most), which is kept for selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_tokens: Option<usize>,
-    /// How test windows are laid out.
+    /// How test windows are laid over the text that is scored.
     pub windows: Windows,
-    /// Largest corpus accepted, in bytes.
+    /// Largest corpus accepted, in bytes, 1 to 4294967296; when absent, 67108864, and 1073741824
+    /// for published corpora.
     pub max_bytes: u64,
     /// Texts that end a segment, such as a sentence or a line: every token that ends with one of
     /// them does. Tokens then have coordinates on two axes for `coordinates = "task"`: the place in
     /// the segment, and the number of the segment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segment_ends: Vec<String>,
-    /// The same for files of ids: ids that end a segment.
+    /// The same for files of ids: the ids of tokens that end a segment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segment_end_ids: Vec<u32>,
 }
@@ -172,13 +171,13 @@ tagged! {
     /// What is held out for testing.
     #[derive(Debug, Clone, PartialEq)]
     pub enum Split by "by" {
-        /// `{ by = "file", every = 10 }`: every 10th file in sorted order.
+        /// One file in `every`, in sorted order.
         "file" => File(EveryFile),
-        /// `{ by = "range", valid_fraction = 0.1 }`: the last tenth of the concatenated bytes.
+        /// The last `valid_fraction` of the concatenated bytes.
         "range" => Range(HeldOutRange),
-        /// `{ by = "files", valid = ["wiki.valid"] }`: the named files.
+        /// The files that `valid` names.
         "files" => Files(HeldOutFiles),
-        /// `{ by = "published" }`: the split that a published corpus has.
+        /// The split that a published corpus has.
         "published" => Published(Published),
     }
 }
@@ -193,7 +192,7 @@ impl Default for Split {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EveryFile {
-    /// One file in this many is held out: the last of each such group.
+    /// One file in this many is held out, the last of each such group; 2 to 1000000.
     pub every: usize,
 }
 
@@ -207,7 +206,7 @@ impl Default for EveryFile {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeldOutRange {
-    /// Share of the bytes held out at the end, rounded down to whole bytes; above 0 and below 1.
+    /// Share of the bytes held out at the end, rounded down to whole bytes, above 0 and below 1.
     pub valid_fraction: f64,
 }
 
@@ -238,10 +237,9 @@ tagged! {
     /// How test windows are laid over the validation split.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Windows {
-        /// One after the other; bytes early in a window are predicted from little context.
+        /// One after the other; tokens early in a window are predicted from little context.
         "non_overlapping" => NonOverlapping(NonOverlapping),
-        /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the
-        /// first one all.
+        /// Each window scores its last `stride` tokens, the first one all.
         "sliding" => Sliding(Sliding),
     }
 }
@@ -261,7 +259,7 @@ pub struct NonOverlapping {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sliding {
-    /// Bytes from one window to the next, at most the shortest test length.
+    /// Number of tokens from one window to the next, 1 to the shortest test length.
     pub stride: usize,
 }
 

@@ -18,14 +18,19 @@ pub struct Haystack(TextConfig);
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    /// As in the task `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     corpus: Option<CorpusKind>,
+    /// As in the task `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<String>>,
+    /// As in the task `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     crates: Option<Vec<String>>,
+    /// As in the task `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     split: Option<Split>,
+    /// As in the task `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bytes: Option<u64>,
 }

@@ -36,25 +36,26 @@ const VOCAB_SIZE: usize = 257;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "MaskedTable")]
 pub struct MaskedTextConfig {
-    /// As in `text`.
+    /// As in the task `text`.
     pub corpus: CorpusKind,
-    /// As in `text`.
+    /// As in the task `text`.
     pub files: Vec<String>,
-    /// As in `text`.
+    /// As in the task `text`.
     pub crates: Vec<String>,
-    /// As in `text`.
+    /// As in the task `text`.
     pub split: Split,
     /// Bytes read at each test length, at most: cut to what the validation split has and to a
     /// common multiple of the lengths. When absent, all of it but what `text` keeps for selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_tokens: Option<usize>,
-    /// Largest corpus accepted, in bytes.
+    /// As in the task `text`.
     pub max_bytes: u64,
-    /// Share of the bytes that are chosen, above 0 and at most 1.
+    /// Share of the bytes that are chosen to be predicted, above 0 and at most 1.
     pub rate: f64,
-    /// Share of the chosen that are read as the mask token.
+    /// Share of the chosen that are read as the mask token, 0 to 1.
     pub mask: f64,
-    /// Share of the chosen that are read as a random byte; the rest are read as they are.
+    /// Share of the chosen that are read as a random byte, 0 to 1, and at most 1 with `mask`; the
+    /// rest are read as they are.
     pub random: f64,
 }
 

@@ -28,7 +28,7 @@ pub enum CorpusKind {
     Cargo,
     /// The listed `files`.
     Files,
-    /// The text that the program carries: [`DEFAULT_CRATES`] in their versions of 2026.
+    /// The text that the program carries: twelve crates in their versions of 2026.
     #[serde(rename = "rust-2026")]
     Rust2026,
     /// The first 10^8 letters and spaces of Wikipedia; `files` names its file.

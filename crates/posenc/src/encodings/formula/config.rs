@@ -8,22 +8,25 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Configuration of `formula`. A config that is read has at least one formula.
+/// `kind = "formula"`. A config that is read has at least one formula.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, remote = "Self")]
 #[non_exhaustive]
 pub struct FormulaConfig {
-    /// Added to the logits: of the distance d, the query's position t, the head h of H and the
-    /// layer l of N, both from 1.
+    /// Formula that is added to the logits: of the distance d, the query's position t, the head h
+    /// of H and the layer l of N, both from 1; at most 500 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bias: Option<String>,
-    /// Angle per position of pair i of a head, from 0, of E dimensions.
+    /// Formula for the angle per position of pair i of a head, from 0, of E dimensions; at most 500
+    /// characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inv_freq: Option<String>,
-    /// Numbers that the formulas name: one for all heads, or one for each.
+    /// Table of numbers that the formulas name, -1e30 to 1e30: one for all heads, or a list with
+    /// one for each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Numbers>,
-    /// Numbers that are trained, one for each head, by the value that they start from.
+    /// Table of numbers that are trained, one for each head, by the value that they start from,
+    /// -1e30 to 1e30.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub train: BTreeMap<String, f64>,
 }

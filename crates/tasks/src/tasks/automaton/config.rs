@@ -18,25 +18,26 @@ pub enum AutomatonAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutomatonConfig {
-    /// The language, or `own` for the automaton that the keys from `symbols` on define.
+    /// The language, by its name.
     pub language: Language,
-    /// What is asked, `accept` or `states`.
+    /// What is asked about a word.
     pub answer: AutomatonAnswer,
     /// Number of test rows at each length, 1 to 1000000; half of them accepted.
     pub test_rows: u64,
-    /// The alphabet: 1 to 64 names.
+    /// The alphabet of `own`: 1 to 64 names, each of 1 to 32 ASCII letters, digits, `_` and `-`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub symbols: Vec<String>,
-    /// 1 to 64 names.
+    /// The states of `own`: 1 to 64 names as in `symbols`, each of which some word leads to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<String>,
-    /// The state before the first symbol.
+    /// The state of `own` before the first symbol.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub start: String,
-    /// States in which a word is accepted.
+    /// The states of `own` in which a word is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepting: Vec<String>,
-    /// By state and symbol: the next state.
+    /// The next state of `own` for every state and symbol: `transitions.even = { a = "odd", b =
+    /// "even" }`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub transitions: BTreeMap<String, BTreeMap<String, String>>,
 }
