@@ -152,8 +152,3 @@ pub fn lecture_svg(
     };
     drawing.lecture()
 }
-
-/// The keys of an encoding as TOML, without null values.
-pub fn keys(config: &serde_json::Value) -> String {
-    text::keys(config)
-}

@@ -420,11 +420,7 @@ fn matrix(
 
 /// The resolved keys as TOML would have them, without those that stand for nothing.
 pub fn config(numbers: &Numbers) -> String {
-    keys(&numbers.config)
-}
-
-/// The same of any table.
-pub fn keys(config: &serde_json::Value) -> String {
+    let config = &numbers.config;
     let keys = config
         .as_object()
         .into_iter()

@@ -5,6 +5,9 @@
 
 mod difference;
 
+use crate::keys_of_kinds::KeysOfKinds;
+use crate::markdown::{escaped, quoted};
+use crate::sources::Sources;
 use difference::{difference, is_default};
 use posenc::{EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig, RopeScaling};
 use records::analysis::point::estimate_text;
@@ -83,15 +86,19 @@ pub fn page(records: &Path) -> Result<String, Failure> {
     }
     let _ = write!(
         out,
-        "\nScalings of `rope`: {}. {}\n\nPositions, for every encoding: {}. {}\n",
+        "\nScalings of `rope`: {}; see [their keys](#scalings-of-rope). {}\n\nPositions, for every \
+         encoding: {}; see [their keys](../config.md#positions). {}\n",
         quoted(RopeScaling::KINDS),
         deviations(posenc::scaling::DEVIATIONS),
         quoted(PositionsConfig::KINDS),
         deviations(posenc::positions::DEVIATIONS),
     );
+    let sources = Sources::of("posenc")?;
+    let keys = KeysOfKinds::new(&sources, "EncodingConfig");
     for kind in EncodingConfig::KINDS {
-        section(&mut out, kind, &measured, lengths)?;
+        section(&mut out, kind, &keys, &measured, lengths)?;
     }
+    scalings(&mut out, &sources)?;
     Ok(out)
 }
 
@@ -223,16 +230,35 @@ fn deviations(of: &[(&str, &str)]) -> String {
     each.collect::<Vec<_>>().join(" ")
 }
 
+/// What each rescaling of rotary frequencies does, with its keys.
+fn scalings(out: &mut String, sources: &Sources) -> Result<(), Failure> {
+    out.push_str(
+        "\n## Scalings of rope\n\nValues of `scaling`: `pe = { kind = \"rope\", scaling = { kind \
+         = \"yarn\" } }`. `L` is the length that the model was trained at and `T` the test length, \
+         both in tokens, `s` is the factor, and `d` is the number of rotated dimensions of a \
+         head.\n",
+    );
+    let keys = KeysOfKinds::new(sources, "RopeScaling");
+    for kind in RopeScaling::KINDS {
+        let example = keys.example::<RopeScaling>(kind)?;
+        let table = keys.markdown(kind, example.as_ref())?;
+        let _ = write!(out, "\n### {kind}\n\n{}\n\n{table}", keys.doc(kind)?);
+    }
+    Ok(())
+}
+
 fn section(
     out: &mut String,
     kind: &str,
+    keys: &KeysOfKinds<'_>,
     measured: &[Measured],
     lengths: [usize; 2],
 ) -> Result<(), Failure> {
     let mut config = example(kind)?;
     // Read before the lengths fill in what the defaults leave open.
-    let defaults = serde_json::to_value(&config)
-        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    // Keys of which any may be left out, but not all: the example's are no defaults.
+    let has_defaults = EncodingConfig::default_of(kind).is_some() || keys.requires_some(kind)?;
+    let table = keys.markdown(kind, has_defaults.then_some(&config))?;
     config.resolve(&posenc::Lengths {
         train_len: TRAIN_LEN,
         trained_len: TRAIN_LEN,
@@ -258,14 +284,11 @@ fn section(
             ),
         ),
         ("properties", properties(&facts)),
-        (
-            "keys and defaults",
-            format!("`{}`", inspect::keys(&defaults)),
-        ),
     ];
     for (name, line) in lines {
         let _ = writeln!(out, "- {name}: {line}");
     }
+    let _ = write!(out, "\n{table}");
     let rows: Vec<&Measured> = of_kind(measured, kind).collect();
     if !rows.is_empty() {
         let _ = write!(
@@ -442,19 +465,6 @@ fn properties(facts: &Facts) -> String {
         .map(|(holds, yes, no)| if *holds { *yes } else { *no })
         .filter(|text| !text.is_empty());
     names.collect::<Vec<_>>().join("; ")
-}
-
-fn quoted(names: &[&str]) -> String {
-    names
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-/// Bars would end a cell.
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|")
 }
 
 fn sentence(text: &str) -> String {

@@ -1,16 +1,23 @@
 //! `docs/config.md`, from the list of keys.
 
+use crate::keys_of_kinds::KeysOfKinds;
+use crate::sources::Sources;
 use experiment::plan::keys::{KEYS, Key, Kind};
 use posenc::{EncodingConfig, PositionsConfig};
 use schema::Number;
 use std::fmt::Write as _;
+use support::exit::Failure;
 use tasks::TaskConfig;
 
 /// The part of the page that is written by hand.
 const INTRODUCTION: &str = include_str!("config_page.md");
 
 /// The page: the introduction, then every key with type, default, example and meaning.
-pub fn page() -> String {
+///
+/// # Errors
+///
+/// If the sources cannot be read, or say too little.
+pub fn page() -> Result<String, Failure> {
     let mut page = INTRODUCTION.trim_end().to_owned();
     page.push_str("\n\n## Every key\n\n");
     page.push_str(
@@ -60,12 +67,29 @@ pub fn page() -> String {
         (
             "model.positions",
             PositionsConfig::KINDS,
-            "`longreach list schema`",
+            "[below](#positions)",
         ),
     ] {
         let _ = writeln!(page, "| `{table}` | {} | {link} |", kinds.join(", "));
     }
-    page
+    page.push_str(&positions()?);
+    Ok(page)
+}
+
+/// A section on what each kind of positions is, with its keys.
+fn positions() -> Result<String, Failure> {
+    let mut out =
+        "\n### Positions\n\nValues of `model.positions`, for any encoding: `positions = { \
+                   kind = \"randomized\" }`.\nPositions and lengths count tokens.\n"
+            .to_owned();
+    let sources = Sources::of("posenc")?;
+    let keys = KeysOfKinds::new(&sources, "PositionsConfig");
+    for kind in PositionsConfig::KINDS {
+        let example = keys.example::<PositionsConfig>(kind)?;
+        let table = keys.markdown(kind, example.as_ref())?;
+        let _ = write!(out, "\n#### {kind}\n\n{}\n\n{table}", keys.doc(kind)?);
+    }
+    Ok(out)
 }
 
 /// The table of a file that a key belongs to.

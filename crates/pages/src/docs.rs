@@ -1,26 +1,25 @@
-//! The pages of `docs/` that follow from the program: commands, keys, tasks.
+//! Writes the pages of `docs/` that follow from the program, and makes that of the commands.
 
-use crate::config_page;
+use crate::markdown::GENERATED;
+use crate::{config_page, tasks_page};
 use clap::CommandFactory;
-use config::diagnostic::known_keys;
 use longreach::cli::Cli;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use support::console;
 use support::exit::Failure;
-use tasks::TaskConfig;
 
 /// Writes the pages into a directory.
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be written.
+/// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be written; any
+/// other if a page cannot be made.
 pub fn write(out: &Path) -> Result<(), Failure> {
     for (name, text) in [
         ("cli.md", cli_page()),
-        ("config.md", config_page::page()),
-        ("tasks.md", tasks_page()),
+        ("config.md", config_page::page()?),
+        ("tasks.md", tasks_page::page()?),
     ] {
         let path = out.join(name);
         let disk = rundir::system();
@@ -42,8 +41,6 @@ pub fn write_man(out: &Path) -> Result<(), Failure> {
         .map_err(Failure::resources)?;
     clap_mangen::generate_to(Cli::command(), out).map_err(Failure::resources)
 }
-
-const GENERATED: &str = "<!-- Written by `scripts/pages`; a test compares it. -->";
 
 /// The part of docs/cli.md that is written by hand.
 const CLI_INTRO: &str = include_str!("cli_page.md");
@@ -88,46 +85,4 @@ fn visible(command: &clap::Command) -> Vec<String> {
 
 fn help(command: &mut clap::Command) -> String {
     command.render_help().to_string().trim_end().to_owned()
-}
-
-/// Every task with its keys, their defaults, and examples.
-pub fn tasks_page() -> String {
-    let mut page = format!(
-        "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. The tables \
-         show every key with its default;\nkeys whose default is not written are named below.\n"
-    );
-    for info in tasks::TaskConfig::kinds() {
-        let defaults = tasks::TaskConfig::default_of(info.kind);
-        let defaults = BTreeMap::from([("task", defaults)]);
-        let defaults = toml::to_string(&defaults).unwrap_or_default();
-        let _ = write!(
-            page,
-            "\n## {}\n\n{}\n\n```toml\n{}\n```\n{}\nExamples:\n\n```text\n{}\n```\n",
-            info.kind,
-            info.summary,
-            defaults.trim(),
-            other_keys(info.kind, &defaults),
-            info.examples.join("\n")
-        );
-    }
-    page
-}
-
-/// A line with the keys of a task that its defaults do not show, if there are any.
-fn other_keys(kind: &str, defaults: &str) -> String {
-    let known = known_keys::<TaskConfig>(kind);
-    let is_shown = |key: &String| {
-        defaults
-            .lines()
-            .any(|line| line.starts_with(&format!("{key} =")))
-    };
-    let others: Vec<String> = known
-        .iter()
-        .filter(|key| !is_shown(key))
-        .map(|key| format!("`{key}`"))
-        .collect();
-    if others.is_empty() {
-        return String::new();
-    }
-    format!("\nAlso: {}.\n", others.join(", "))
 }

@@ -6,5 +6,10 @@
 pub mod catalogue;
 mod config_page;
 pub mod docs;
+pub mod keys_of_kinds;
+pub mod markdown;
+pub mod sources;
+mod tasks_page;
 
 pub use config_page::page as config_page;
+pub use tasks_page::page as tasks_page;
