@@ -198,6 +198,10 @@ fn view(job: &Job) -> Value {
             "decode": eval.decode,
             "last_tokens": eval.last_tokens,
             "attention_distance": eval.attention_distance,
+            "rows": eval.rows,
+            "every": eval.every,
+            "during": eval.during,
+            "variants": eval.variants.iter().map(|variant| &variant.name).collect::<Vec<_>>(),
         },
     });
     for (key, value) in [

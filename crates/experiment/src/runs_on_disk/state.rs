@@ -41,6 +41,11 @@ impl RunState {
     pub fn has_ended(self) -> bool {
         !matches!(self, Self::Planned | Self::Running | Self::Stopped)
     }
+
+    /// Whether it ended without a result.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Stale | Self::Unreadable)
+    }
 }
 
 impl fmt::Display for RunState {

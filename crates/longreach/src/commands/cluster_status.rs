@@ -28,6 +28,8 @@ pub struct LastAnswer {
     queue: Option<(Instant, String)>,
     /// Whether every run of the sweep had ended.
     pub over: bool,
+    /// Whether a run failed, is stale or cannot be read.
+    pub failed: bool,
 }
 
 /// The states, as text or JSON. The text adds what Slurm's queue says; the states do not depend on
@@ -40,6 +42,7 @@ pub fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<Str
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;
     let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
+    asked.failed = states.runs.iter().any(|run| run.state.is_failure());
     asked.over = states.runs.iter().all(|run| ended.contains(&run.state));
     if json {
         return console::json(&states);

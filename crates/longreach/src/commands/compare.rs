@@ -70,6 +70,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let spec = ComparisonSpec {
         metric: arguments.metric.clone(),
         tolerance: arguments.tolerance,
+        names: experiment::spec::NAMES,
     };
     let mut compared = Vec::new();
     for (root, other) in arguments.others.iter().zip(&others) {

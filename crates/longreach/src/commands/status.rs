@@ -102,7 +102,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             last = now;
         }
         if asked.over {
-            return Ok(Exit::Done);
+            let failed = asked.failed.then_some(Exit::SomeFailed);
+            return Ok(failed.unwrap_or(Exit::Done));
         }
         std::thread::sleep(WATCH_EVERY);
     }
@@ -125,6 +126,7 @@ fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String,
         )));
     }
     lines.sort_by(|a, b| place(a).cmp(&place(b)));
+    asked.failed = lines.iter().any(|line| line.state.is_failure());
     asked.over = lines.iter().all(|line| line.state.has_ended());
     if json {
         return console::json(&lines);

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub struct CopeConfig {
     /// Number of trained positions, 2 to 1000000; the training length, but at most 64, unless
-    /// given.
+    /// given. Trained at 64 bytes, 64 fail past the training length and 32 hold (experiment 002).
     pub max_position: Option<usize>,
     /// Whether gates see logits after their division by sqrt(head_dim).
     pub scaled_gates: bool,

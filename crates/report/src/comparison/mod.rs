@@ -86,7 +86,7 @@ impl ScoreComparison {
         spec: &ComparisonSpec,
     ) -> Result<Self, ReportError> {
         let (a, b) = (sorted(first.1)?, sorted(second.1)?);
-        let (a_specs, b_specs) = (MethodSpecs::new(&a), MethodSpecs::new(&b));
+        let [a_specs, b_specs] = [&a, &b].map(|side| MethodSpecs::new(side).named(spec.names));
         let (ours, theirs) = (settings(&a, &[], &a_specs), settings(&b, &[], &b_specs));
         check_metric(&ours, &theirs, spec)?;
         let paired = setting_pairs(&ours, &theirs);

@@ -1,5 +1,7 @@
 //! What to compare.
 
+use records::names::Names;
+
 /// What to compare.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparisonSpec {
@@ -7,4 +9,6 @@ pub struct ComparisonSpec {
     pub metric: Option<String>,
     /// Relative differences up to this, absolute for numbers below 1, are none.
     pub tolerance: Option<f64>,
+    /// Names of kinds for people.
+    pub names: Names,
 }

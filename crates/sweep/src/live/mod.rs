@@ -61,12 +61,7 @@ fn end(views: &[RunView]) -> Option<Exit> {
     if let Some(asked) = signals::asked() {
         return Some(asked);
     }
-    let failed = views.iter().any(|run| {
-        matches!(
-            run.state,
-            RunState::Failed | RunState::Stale | RunState::Unreadable
-        )
-    });
+    let failed = views.iter().any(|run| run.state.is_failure());
     let done = if failed { Exit::SomeFailed } else { Exit::Done };
     views.iter().all(RunView::has_ended).then_some(done)
 }

@@ -46,6 +46,7 @@ impl Outcome {
             .collect();
         let spec = ReportSpec {
             formats: [].into(),
+            names: experiment::spec::NAMES,
             width: support::console::width(),
             ..ReportSpec::default()
         };

@@ -44,10 +44,14 @@ fn steps(run: &Path, record: &RunRecord) -> Vec<TrainStep> {
 }
 
 /// `EXPERIMENT/METHOD-seed-N-RUN_ID/events.out.tfevents.0.longreach`: TensorBoard names a run by
-/// its directory, and knows its files by `tfevents`.
+/// its directory, and knows its files by `tfevents`. A later evaluation, whose id may be that of
+/// another run, also names the run that it evaluates.
 fn place(record: &RunRecord) -> PathBuf {
+    let of = record.evaluation_of.as_ref();
+    let of = of.map_or_else(String::new, |of| format!("-of-{of}"));
+    let id = format!("{}{of}", record.run_id);
     let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
     PathBuf::from(plain_name(&record.experiment))
-        .join(run_directory(&labels, record.seed, &record.run_id))
+        .join(run_directory(&labels, record.seed, &id))
         .join("events.out.tfevents.0.longreach")
 }
