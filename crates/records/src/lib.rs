@@ -1,6 +1,6 @@
 //! What runs leave behind: records, their store, statistics over seeds, and claims.
 //!
-//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be
+//! [`gather_found`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be
 //! of unknown origin: every read is bounded, damaged records are listed and hide no others, and
 //! no name in a record becomes markup, a formula or a path.
 //!
@@ -56,6 +56,6 @@ pub use claims::Claims;
 pub use record::{RunRecord, Seal};
 pub use store::{
     Conflict, Excluded, Found, RecordLocation, StoreError, find_records, find_records_within,
-    gather_found, gather_jsonl, read_jsonl, read_record, write_jsonl,
+    gather_found, read_jsonl, read_record, write_jsonl,
 };
 pub use text::ruled_table;

@@ -114,7 +114,7 @@ impl Assertions {
             };
             let mut by_place: Vec<(String, Vec<(bool, Comparison)>)> = Vec::new();
             for outcome in claims
-                .evaluate_in(settings)
+                .evaluate(settings)
                 .into_iter()
                 .filter(|o| o.verdict != Verdict::NotTested)
             {

@@ -1,30 +1,21 @@
 //! Evaluation of claims: each claim becomes comparisons of a number with a bound.
 
 use super::claim::{Claim, Claims, Kind};
-use super::experiment_setting::{
-    ExperimentSetting, experiment_settings, find_method, is_experiment, is_task, tested,
-};
+use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
 use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
 use crate::analysis::point::{Absent, Point, point_text, point_text_beside};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::names::Names;
-use crate::record::RunRecord;
 use crate::stats::Scale;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Claims {
     /// Evaluates every claim in every experiment and setting that has its methods. At least one
-    /// outcome for each claim, in their order. The order of `records` does not matter.
-    pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Outcome> {
-        self.evaluate_in(&experiment_settings(records, Names::default()))
-    }
-
-    /// As [`evaluate`](Self::evaluate), in settings that are there already.
-    pub fn evaluate_in(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Outcome> {
+    /// outcome for each claim, in their order.
+    pub fn evaluate(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Outcome> {
         let mut out = Vec::new();
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();

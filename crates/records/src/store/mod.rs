@@ -19,4 +19,4 @@ pub use found::{
 };
 pub use read::read_record;
 pub use search::{find_records, find_records_within, read_files, read_jsonl};
-pub use write::{gather_found, gather_jsonl, record_text, run_dir, write_jsonl};
+pub use write::{gather_found, record_text, run_dir, write_jsonl};

@@ -2,7 +2,6 @@
 
 use super::found::{Found, MAX_RECORD_BYTES, StoreError, invalid};
 use super::read::parse;
-use super::search::find_records;
 use crate::order;
 use crate::record::RunRecord;
 use fs_err as fs;
@@ -34,25 +33,10 @@ pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError
     Ok(text)
 }
 
-/// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most
-/// `most_bins` bins are kept, if given
+/// Writes the records that a search found into one file, one per line; of `loss_by_position` at
+/// most `most_bins` bins are kept, if given
 /// ([`EvalRow::thin_positions`](crate::record::EvalRow::thin_positions)). Returns what was found,
-/// thinned as written. The same records give the same bytes, wherever they lie. Of a run that is
-/// also in the file, with fewer bins, the record in its own directory is taken.
-///
-/// # Errors
-///
-/// A root that cannot be searched, a run that is recorded twice with different numbers, no record
-/// at all, or a file that cannot be written.
-pub fn gather_jsonl(
-    roots: &[PathBuf],
-    path: &Path,
-    most_bins: Option<usize>,
-) -> Result<Found, StoreError> {
-    gather_found(find_records(roots)?, path, most_bins)
-}
-
-/// Writes what a search found into one file, as [`gather_jsonl`] does.
+/// thinned as written. The same records give the same bytes, wherever they lie.
 ///
 /// # Errors
 ///

@@ -41,7 +41,7 @@ const LISTS: [(Verdict, &str, &str); 4] = [
 
 /// Evaluates claims and correlates published numbers.
 pub(crate) fn chapter(claims: &Claims, settings: &[ExperimentSetting<'_>]) -> ChapterFiles {
-    let (outcomes, columns) = (claims.evaluate_in(settings), claims.correlate(settings));
+    let (outcomes, columns) = (claims.evaluate(settings), claims.correlate(settings));
     let lists = LISTS
         .iter()
         .filter_map(|(verdict, slug, what)| claim_table(claims, &outcomes, *verdict, slug, what));

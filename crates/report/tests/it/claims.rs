@@ -29,7 +29,7 @@ fn claims(list: Vec<Claim>) -> Claims {
 }
 
 fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
-    let outcomes = claims(vec![claim(value)]).evaluate(records);
+    let outcomes = claims(vec![claim(value)]).evaluate_records(records);
     assert_eq!(outcomes.len(), 1);
     outcomes[0].verdict
 }
@@ -131,7 +131,7 @@ fn a_claim_counts_every_seed_beside_later_evaluations_in_any_order() {
     records.push(later);
     let value = json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 });
     for _ in 0..2 {
-        let outcomes = claims(vec![claim(value.clone())]).evaluate(&records);
+        let outcomes = claims(vec![claim(value.clone())]).evaluate_records(&records);
         assert_eq!(outcomes[0].numbers[0].estimate.unwrap().n, 3);
         records.reverse();
     }
@@ -142,7 +142,7 @@ fn a_claim_without_a_number_says_what_is_missing() {
     let mut records = three();
     records.iter_mut().for_each(|run| run.task.chance.clear());
     let value = json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 });
-    let outcomes = claims(vec![claim(value)]).evaluate(&records);
+    let outcomes = claims(vec![claim(value)]).evaluate_records(&records);
     assert_eq!(outcomes[0].verdict, Verdict::NotTested);
     assert!(
         outcomes[0].numbers[0]
@@ -158,7 +158,7 @@ fn two_names_of_one_method_are_not_compared() {
     )]);
     aliased.aliases.insert("one".into(), vec!["a".into()]);
     let records = three();
-    let outcomes = aliased.evaluate_in(&experiment_settings(&records, Names(&[])));
+    let outcomes = aliased.evaluate(&experiment_settings(&records, Names(&[])));
     let texts: Vec<String> = outcomes[0].numbers.iter().map(|n| n.text()).collect();
     assert_eq!(texts[0], "one and a: both names are of one method");
     assert!(texts[1].starts_with("exact_match of a minus that of b at 32: "));
@@ -228,7 +228,7 @@ fn claims_name_methods_in_words_and_their_file_does_not() {
     let claim = claim(json!({ "kind": "better", "methods": ["a", "b"], "lengths": [32] }));
     let names = Names(&[&[("a", Some("Alpha")), ("b", Some("Beta"))]]);
     let records = three();
-    let outcomes = claims(vec![claim]).evaluate_in(&experiment_settings(&records, names));
+    let outcomes = claims(vec![claim]).evaluate(&experiment_settings(&records, names));
     let number = &outcomes[0].numbers[0];
     assert_eq!(number.what, "exact_match of a minus that of b at 32");
     let words = "exact_match of Alpha minus that of Beta at 32: ";
@@ -521,7 +521,9 @@ fn many_comparisons_find_one_that_disagrees_by_chance() {
     let at = |means: [f64; 3]| losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
     let below = |lengths: &[usize], records: &[RunRecord]| {
         let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"], "lengths": lengths, "value": 1.0 });
-        claims(vec![claim(value)]).evaluate(records).remove(0)
+        claims(vec![claim(value)])
+            .evaluate_records(records)
+            .remove(0)
     };
     // Two of three would disagree alone, none at 0.05 / 3.
     let weak = at([1.03, 1.03, 0.9]);
@@ -564,7 +566,7 @@ fn seeds_that_would_decide_by_hand() {
         let records = losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
         let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
             "lengths": lengths, "value": 1.0 });
-        claims(vec![claim(value)]).evaluate(&records)[0].power()
+        claims(vec![claim(value)]).evaluate_records(&records)[0].power()
     };
     let seeds = |n: usize, verdict| Some(Power::Seeds(n, verdict));
     let (agrees, disagrees) = (Verdict::Agrees, Verdict::Disagrees);
@@ -585,11 +587,14 @@ fn seeds_that_would_decide_by_hand() {
     }
     let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
         "lengths": [64, 128], "value": 1.0, "or_unsupported": true });
-    let found = claims(vec![claim(value)]).evaluate(&records);
+    let found = claims(vec![claim(value)]).evaluate_records(&records);
     assert_eq!(found[0].power(), seeds(7, agrees));
     let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
     let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
-    assert_eq!(claims(vec![claim(value)]).evaluate(&one)[0].power(), None);
+    assert_eq!(
+        claims(vec![claim(value)]).evaluate_records(&one)[0].power(),
+        None
+    );
 }
 
 /// The losses of a and b at three seeds differ by about nothing, then by 0.03.
@@ -609,7 +614,9 @@ fn a_gain_below_a_hundredth_of_a_nat_is_none() {
         }
         let value =
             json!({ "metric": metric, "kind": "better", "methods": ["a", "b"], "lengths": [64] });
-        claims(vec![claim(value)]).evaluate(&records).remove(0)
+        claims(vec![claim(value)])
+            .evaluate_records(&records)
+            .remove(0)
     };
     let none = [[1.000, 1.001], [1.101, 1.100], [0.900, 0.902]];
     for (metric, gain) in [("loss_nats", "0.01"), ("perplexity", "1 %")] {
@@ -640,7 +647,9 @@ fn what_a_task_is_too_easy_for_is_not_tested() {
     let better = |length: usize, slack: Option<f64>| {
         let value =
             json!({ "kind": "better", "methods": ["a", "b"], "lengths": [length], "value": slack });
-        claims(vec![claim(value)]).evaluate(&records).remove(0)
+        claims(vec![claim(value)])
+            .evaluate_records(&records)
+            .remove(0)
     };
     let easy = better(16, None);
     assert_eq!(easy.verdict, NotTested);
@@ -664,7 +673,11 @@ fn bounds_that_no_score_can_meet_are_named() {
         let value = json!({ "kind": kind, "methods": ["a"], "lengths": [length], "value": bound });
         claims(vec![claim(value)])
     };
-    let impossible = |claims: &Claims| claims.evaluate(&records)[0].numbers[0].impossible.clone();
+    let impossible = |claims: &Claims| {
+        claims.evaluate_records(&records)[0].numbers[0]
+            .impossible
+            .clone()
+    };
     assert_eq!(
         impossible(&of("below", 64, 0.02)).unwrap(),
         "at most 0.02 cannot be shown with 3 seeds of 4096 test rows: a perfect score has the \
@@ -693,7 +706,7 @@ fn a_single_seed_decides_nothing() {
     let outcomes = claims(vec![claim(
         json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }),
     )])
-    .evaluate(&records);
+    .evaluate_records(&records);
     assert_eq!(outcomes[0].verdict, Verdict::Undecided);
     assert_eq!(
         outcomes[0].numbers[0].text(),
@@ -899,7 +912,7 @@ fn a_claim_that_is_not_tested_says_what_is_missing() {
         let mut all = json!({ "kind": "below", "methods": ["a"], "lengths": [32], "value": 1 });
         let more = more.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(more);
-        let outcomes = claims(vec![claim(all)]).evaluate(&records);
+        let outcomes = claims(vec![claim(all)]).evaluate_records(&records);
         assert_eq!(outcomes[0].verdict, Verdict::NotTested);
         outcomes[0].numbers[0].text()
     };
@@ -1234,7 +1247,7 @@ proptest! {
         other.rotate_left(turn % all.len());
         other.extend(all.iter().take(doubled).cloned());
         let claims = published();
-        prop_assert_eq!(claims.evaluate(&all), claims.evaluate(&other));
+        prop_assert_eq!(claims.evaluate_records(&all), claims.evaluate_records(&other));
         prop_assert_eq!(claims.correlate(&places(&all)), claims.correlate(&places(&other)));
     }
 
@@ -1270,7 +1283,7 @@ fn a_variant_with_the_scores_of_its_training_is_not_a_rival() {
     }
     let rivals = |length: Value| {
         let best = json!({ "kind": "best_of", "methods": ["a"], "lengths": [length] });
-        claims(vec![claim(best)]).evaluate(&records)[0]
+        claims(vec![claim(best)]).evaluate_records(&records)[0]
             .numbers
             .len()
     };

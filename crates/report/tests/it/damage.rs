@@ -5,9 +5,7 @@ use crate::common::*;
 use proptest::prelude::*;
 use records::record::*;
 use records::store::{MAX_RECORD_BYTES, run_dir};
-use records::{
-    Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl,
-};
+use records::{Found, StoreError, find_records, read_jsonl, read_record, write_jsonl};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -469,7 +467,7 @@ fn runs_are_gathered_into_one_file() {
         dir.path().join("results.jsonl"),
     );
     let roots = [dir.path().to_path_buf()];
-    let gathered = gather_jsonl(&roots, &whole, None).unwrap();
+    let gathered = gather_records(&roots, &whole, None).unwrap();
     assert_eq!(gathered.records, find(dir.path()).records);
     assert_eq!(read_jsonl(&whole).unwrap().records, gathered.records);
     assert_eq!(
@@ -477,7 +475,7 @@ fn runs_are_gathered_into_one_file() {
         all.len()
     );
 
-    let thinned = gather_jsonl(&roots, &thin, Some(5)).unwrap();
+    let thinned = gather_records(&roots, &thin, Some(5)).unwrap();
     let bytes = fs::read(&thin).unwrap();
     assert_eq!(read_jsonl(&thin).unwrap().records, thinned.records);
     assert!(
@@ -490,7 +488,7 @@ fn runs_are_gathered_into_one_file() {
     assert!((bytes.len() as u64) < fs::metadata(&whole).unwrap().len());
     // The file lies among the runs now: the same runs, and those with all their bins.
     assert_eq!(find(dir.path()), gathered);
-    gather_jsonl(&roots, &thin, Some(5)).unwrap();
+    gather_records(&roots, &thin, Some(5)).unwrap();
     assert_eq!(fs::read(&thin).unwrap(), bytes);
     // From either side, in either order.
     assert_eq!(
@@ -499,7 +497,7 @@ fn runs_are_gathered_into_one_file() {
     );
 
     let nothing = tempfile::tempdir().unwrap();
-    let error = gather_jsonl(
+    let error = gather_records(
         &[nothing.path().into()],
         &nothing.path().join("r.jsonl"),
         None,

@@ -308,7 +308,10 @@ fn halves_and_selection_are_counted_nowhere() {
         "metric": "loss_nats", "kind": "order", "methods": ["alibi", "nope"], "lengths": [512],
     }] }))
     .unwrap();
-    let (a, b) = (claims.evaluate(&all), claims.evaluate(&results));
+    let (a, b) = (
+        claims.evaluate_records(&all),
+        claims.evaluate_records(&results),
+    );
     assert_eq!((a.len(), a[0].verdict), (1, Verdict::Agrees));
     assert_eq!(a, b);
     let sides = |first: &[RunRecord], second: &[RunRecord]| {

@@ -3,7 +3,7 @@
 use crate::common::*;
 use records::record::*;
 use records::store::{read_record, run_dir, write_jsonl};
-use records::{Found, StoreError, find_records, gather_jsonl};
+use records::{Found, StoreError, find_records};
 use std::fs;
 use std::path::Path;
 
@@ -186,7 +186,7 @@ fn one_run_with_two_sets_of_numbers_is_an_error_that_names_both() {
         Err(StoreError::Conflicts(_))
     ));
     assert!(
-        gather_jsonl(
+        gather_records(
             std::slice::from_ref(&alone),
             &dir.path().join("g.jsonl"),
             None
@@ -217,7 +217,7 @@ fn a_run_of_several_experiments_is_kept_in_each() {
     );
     let lines = dir.path().join("lines.jsonl");
     assert_eq!(
-        gather_jsonl(&[one, two], &lines, None)
+        gather_records(&[one, two], &lines, None)
             .unwrap()
             .records
             .len(),

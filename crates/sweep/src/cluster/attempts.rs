@@ -36,9 +36,9 @@ impl Attempts {
                 Exit::SomeFailed,
                 format!(
                     "no progress: {MAX_IDLE} attempts began at step {step} and none wrote a new \
-                     checkpoint\n  = help: `longreach submit --again DIR --only failed` tries other \
-                     nodes; a longer --time or a shorter --checkpoint-every needs a submission into \
-                     another directory"
+                     checkpoint\n  = help: `longreach submit --again DIR --only failed` tries \
+                     other nodes; a longer --time or a shorter --checkpoint-every needs a \
+                     submission into another directory"
                 ),
             ));
         }

@@ -1,8 +1,10 @@
 //! Synthetic records: small, exact, and shaped like those of a real experiment.
 
-use records::StoreError;
+use records::claims::{Claims, Outcome, experiment_settings};
+use records::names::Names;
 use records::record::*;
 use records::store::{RECORD_FILE, record_text};
+use records::{Found, StoreError, find_records, gather_found};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
@@ -437,4 +439,25 @@ pub fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
         }
     }
     out
+}
+
+/// Claims and assertions of records, in the settings that these have.
+pub trait EvaluateRecords {
+    /// As `evaluate`.
+    fn evaluate_records(&self, records: &[RunRecord]) -> Vec<Outcome>;
+}
+
+impl EvaluateRecords for Claims {
+    fn evaluate_records(&self, records: &[RunRecord]) -> Vec<Outcome> {
+        self.evaluate(&experiment_settings(records, Names::default()))
+    }
+}
+
+/// Gathers the records under some roots into a file.
+pub fn gather_records(
+    roots: &[PathBuf],
+    path: &Path,
+    most_bins: Option<usize>,
+) -> Result<Found, StoreError> {
+    gather_found(find_records(roots)?, path, most_bins)
 }
