@@ -248,9 +248,9 @@ pub fn markdown(rows: Vec<Row>) -> String {
     table(&["key", "default", "meaning"], &cells)
 }
 
-/// What stands where a key has no default.
+/// The default of a key that has none.
 const REQUIRED: &str = "required";
-/// What stands where a key that may be absent has no value of its own then.
+/// The default of a key that may be absent.
 pub const NOT_SET: &str = "not set";
 
 /// The values of a configuration.

@@ -157,7 +157,7 @@ impl Sources {
         };
         let read_as = table.read_as.as_ref().and_then(|it| self.structs.get(it));
         if let Some(read_as) = read_as {
-            // A struct with fields of its own has their doc comments.
+            // Doc comments are those of the struct's own fields, where it has fields.
             table.keys = if table.keys.is_empty() {
                 read_as.keys.clone()
             } else {
