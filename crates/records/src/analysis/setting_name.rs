@@ -2,6 +2,7 @@
 
 use crate::record::{RunRecord, TaskFacts};
 use crate::text::{self, short_hash};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Kind of task, leading metric, unit, corpus and training length.
@@ -63,10 +64,18 @@ impl<'a> Differ<'a> {
             (Self::Experiment(experiment), _) => format!("{name} ({})", text::name(experiment, 60)),
             (Self::Corpus, Some(corpus)) => format!(
                 "{name} ({}, {})",
-                text::name(&corpus.source, 80),
+                text::name(&source_in_words(&corpus.source), 80),
                 text::name(short_hash(&corpus.blake3), 8)
             ),
             _ => format!("{name} ({})", text::name(&task.primary_metric, 80)),
         }
+    }
+}
+
+/// `9 Rust crates` in place of the names and versions of all crates; other sources as they are.
+fn source_in_words(source: &str) -> Cow<'_, str> {
+    match source.strip_prefix("cargo: ") {
+        Some(crates) => format!("{} Rust crates", crates.split(", ").count()).into(),
+        None => source.into(),
     }
 }

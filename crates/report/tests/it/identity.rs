@@ -653,6 +653,21 @@ fn two_corpora_are_named_by_their_experiments_or_else_by_their_hashes() {
     found.sort();
     let expected = ["code", "prose"].map(|name| format!("text, trained at 64 bytes ({name})"));
     assert_eq!(found, expected);
+    // The packages of a corpus of crates are counted: there may be dozens.
+    let crates = ["a", "b"].map(|corpus| {
+        let mut run = run(corpus);
+        run.task.corpus.as_mut().unwrap().source = "cargo: alpha 1.0.0, beta 2.0.0".into();
+        run
+    });
+    let expected = |corpus: &str| {
+        let hash = &hex(corpus)[..8];
+        format!("text, trained at 64 bytes (2 Rust crates, {hash})")
+    };
+    let mut found = names(&crates);
+    found.sort();
+    let mut all = ["a", "b"].map(expected);
+    all.sort();
+    assert_eq!(found, all);
     // An experiment with both corpora names neither.
     let both = [
         in_experiment("a", "code"),
