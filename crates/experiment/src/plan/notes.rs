@@ -123,6 +123,26 @@ pub(super) fn blind_notes(runs: &[PlannedRun]) -> Vec<String> {
     notes
 }
 
+/// Trained numbers that tests read although training never reaches them. Positions that are drawn
+/// with gaps train on larger distances than the length has.
+pub(super) fn untrained_notes(run: &PlannedRun) -> Vec<String> {
+    let spec = &run.job.spec;
+    let has_gaps = !matches!(
+        spec.model.positions,
+        PositionsConfig::Contiguous(_) | PositionsConfig::RandomOffset(_)
+    );
+    let longest = run.sizes.seq_lens.iter().max();
+    let Some(longest) = longest.filter(|_| !has_gaps) else {
+        return Vec::new();
+    };
+    let parts = leaves(&spec.model.pe).into_iter();
+    let notes = parts.filter_map(|part| {
+        let untrained = part.untrained(spec.train.seq_len, *longest)?;
+        Some(format!("`{}`: {untrained}", part.kind()))
+    });
+    notes.collect()
+}
+
 /// What a sweep could leave out: variants of no run, variants that change nothing, and test lengths
 /// that are all past the training length, so that nothing says whether the task was learned.
 pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String> {

@@ -6,7 +6,7 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
-    DroppedEncodings, blind_notes, idle_notes, unscaled_logits_note, unscaled_note,
+    DroppedEncodings, blind_notes, idle_notes, unscaled_logits_note, unscaled_note, untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -289,7 +289,8 @@ impl Planner {
         let logits = plan.runs.iter().filter_map(unscaled_logits_note);
         let models = plan.runs.iter().map(|run| &run.job.spec.model);
         let layers = models.flat_map(|model| model.pe.idle(model.transformer.shape().n_layers));
-        for note in scalings.chain(logits).chain(layers) {
+        let untrained = plan.runs.iter().flat_map(untrained_notes);
+        for note in scalings.chain(logits).chain(layers).chain(untrained) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

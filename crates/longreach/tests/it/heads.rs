@@ -145,6 +145,42 @@ fn check_says_where_a_bias_goes_blind() {
     assert!(!arguments("100", "4").contains("exactly 0"));
 }
 
+#[test]
+fn check_says_what_tests_read_and_training_does_not_reach() {
+    let scratch = Scratch::with(TINY);
+    let said = |pe: &str, positions: &str| {
+        let axis = format!("axes.\"model.pe\"=[{pe}]");
+        let positions = format!("model.positions={{kind=\"{positions}\"}}");
+        let more = [&axis, &positions, "eval.variants=[]", "seeds=[0,1]"];
+        let output = scratch.longreach("check", &more);
+        exits(&output, 0);
+        stdout(&output) + &stderr(&output)
+    };
+    // Rows of copying have 2n + 2 tokens: 10 in training and 18 in tests.
+    let t5 = "{kind=\"t5\",num_buckets=4}";
+    let cope = "{kind=\"stack\",parts=[{kind=\"cope\"}]}";
+    let both = said(&format!("{t5},{cope}"), "contiguous");
+    let notes = [
+        "`t5`: training never reads its buckets for distances of 10 tokens and more, and tests do: \
+         `max_distance = 5`, half the training length, trains all",
+        "`cope`: tests of 18 tokens count further in its table of 10 than training on 10 does: \
+         `max_position = 5`, half the training length, trains all",
+    ];
+    for note in notes {
+        assert_eq!(both.matches(note).count(), 1, "{both}");
+    }
+    assert!(!said(&t5.replace('}', ",max_distance=5}"), "contiguous").contains("never reads"));
+    assert!(
+        !said(
+            &cope.replace("cope\"", "cope\",max_position=5"),
+            "contiguous"
+        )
+        .contains("count further")
+    );
+    // Drawn with gaps, positions train on larger distances.
+    assert!(!said(t5, "randomized").contains("never reads"));
+}
+
 /// What a model with these encodings records of its heads over two batches.
 fn profile(pe: &Value, rows: usize, length: usize, random: bool) -> BTreeMap<String, f64> {
     let (pe, device) = (config(pe.clone()), Device::default());

@@ -163,6 +163,18 @@ impl EncodingSpec for CopeConfig {
         }
     }
 
+    fn untrained(&self, train_len: usize, test_len: usize) -> Option<String> {
+        let positions = self.max_position.filter(|most| *most >= train_len)?;
+        let half = (train_len / 2).max(2);
+        (test_len > train_len).then(|| {
+            format!(
+                "tests of {test_len} tokens count further in its table of {positions} than \
+                 training on {train_len} does: `max_position = {half}`, half the training length, \
+                 trains all"
+            )
+        })
+    }
+
     fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Cope {
         Cope {
             tables: parameters.take_list("tables"),

@@ -187,6 +187,11 @@ macro_rules! encodings {
                 match self { $(Self::$module(config) => config.idle(n_layers)),+ }
             }
 
+            /// Which trained numbers tests read although training never reaches them, or hardly.
+            pub fn untrained(&self, train_len: usize, test_len: usize) -> Option<String> {
+                match self { $(Self::$module(config) => config.untrained(train_len, test_len)),+ }
+            }
+
             /// What a part is built for in a model of this shape: fewer heads, or the same.
             pub fn part_shape(&self, part: usize, shape: &ModelShape) -> ModelShape {
                 match self { $(Self::$module(config) => config.part_shape(part, shape)),+ }

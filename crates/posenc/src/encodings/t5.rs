@@ -250,6 +250,27 @@ impl EncodingSpec for T5Config {
         )]
     }
 
+    fn untrained(&self, train_len: usize, test_len: usize) -> Option<String> {
+        let last = |length: usize| self.bucket(-(length.saturating_sub(1) as f64));
+        let exact = if self.bidirectional {
+            self.num_buckets / 4
+        } else {
+            self.num_buckets / 2
+        };
+        let half = train_len / 2;
+        let help = if half > exact {
+            format!("`max_distance = {half}`, half the training length, trains all")
+        } else {
+            "fewer buckets or a smaller `max_distance` train all".to_owned()
+        };
+        (last(test_len) > last(train_len)).then(|| {
+            format!(
+                "training never reads its buckets for distances of {train_len} tokens and more, \
+                 and tests do: {help}"
+            )
+        })
+    }
+
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> T5 {
         T5 {
             table: parameters.take("table"),

@@ -157,6 +157,34 @@ fn with_logarithms_of_distances_alibi_keeps_a_weight_where_it_is_blind() {
 
 // T5
 
+proptest! {
+    #[test]
+    fn untrained_buckets_are_those_that_only_tests_read(
+        exact in 1_usize..20,
+        above in 1_usize..300,
+        bidirectional: bool,
+        train_len in 2_usize..200,
+        test_len in 2_usize..600,
+    ) {
+        let config = |max_distance: usize| T5Config::default().with(|config| {
+            config.num_buckets = exact * if bidirectional { 4 } else { 2 };
+            config.max_distance = max_distance;
+            config.bidirectional = bidirectional;
+        });
+        let t5 = config(exact + above);
+        let read = |length: usize| -> BTreeSet<usize> {
+            (0..length).map(|distance| t5.bucket(-(distance as f64))).collect()
+        };
+        let untrained = read(test_len).difference(&read(train_len)).count();
+        let said = t5.untrained(train_len, test_len);
+        prop_assert_eq!(said.is_some(), untrained > 0);
+        let half = train_len / 2;
+        if said.is_some_and(|said| said.contains(&format!("`max_distance = {half}`"))) {
+            prop_assert_eq!(config(half).untrained(train_len, test_len), None);
+        }
+    }
+}
+
 #[test]
 fn buckets_rise_with_distance_and_every_one_is_reached() {
     for (num_buckets, max_distance) in [(32, 128), (8, 20), (2, 2), (16, 16), (64, 4096)] {
