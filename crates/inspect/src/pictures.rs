@@ -35,16 +35,13 @@ pub fn write(
     let svg = |(name, picture): (String, Picture)| (format!("{name}.svg"), picture.svg());
     let files: Vec<(String, String)> = pictures.into_iter().map(svg).collect();
     // All pictures are drawn by now: one that cannot be drawn leaves no files.
-    let help = "give --out a directory that can be written";
-    fs_err::create_dir_all(directory)
-        .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
+    let disk = rundir::system();
+    disk.create_dirs(directory)?;
     // What a killed one left there.
-    rundir::system().remove_abandoned(directory);
+    disk.remove_abandoned(directory);
     let write = |(name, svg): (String, String)| {
         let path = directory.join(name);
-        rundir::system()
-            .write_whole(&path, svg.as_bytes())
-            .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
+        disk.write_whole(&path, svg.as_bytes())?;
         Ok(path.display().to_string())
     };
     files.into_iter().map(write).collect()

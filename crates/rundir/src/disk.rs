@@ -114,6 +114,19 @@ pub struct Refused {
     pub error: io::Error,
 }
 
+impl Refused {
+    /// Whether something that is not replaced stands at the path, so that no file can be written
+    /// there until it is moved.
+    pub fn is_in_the_way(&self) -> bool {
+        use ErrorKind::{AlreadyExists, InvalidInput, IsADirectory, NotADirectory};
+        let kind = self.error.kind();
+        matches!(
+            kind,
+            AlreadyExists | InvalidInput | IsADirectory | NotADirectory
+        )
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -141,9 +154,13 @@ impl fmt::Display for Refused {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
                 "a file is where a directory is to be: move it, or give another directory"
             }
-            ErrorKind::InvalidInput => "remove it, or give another path",
+            ErrorKind::IsADirectory => "give the path of a file",
+            ErrorKind::InvalidInput => "move it, or give another path",
             _ => return Ok(()),
         };
+        if self.is_in_the_way() {
+            return write!(f, "\n  = help: {help}");
+        }
         write!(
             f,
             "{of}\n  = help: {help}; nothing recorded or saved before is lost, and the same \
@@ -219,14 +236,14 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
         return Ok(());
     };
     let kind = found.file_type();
-    let what = match () {
+    let (error, what) = match () {
         () if kind.is_file() => return Ok(()),
-        () if kind.is_symlink() => "a link",
-        () if kind.is_dir() => "a directory",
-        () => "a device, a pipe or a socket",
+        () if kind.is_symlink() => (ErrorKind::InvalidInput, "a link"),
+        () if kind.is_dir() => (ErrorKind::IsADirectory, "a directory"),
+        () => (ErrorKind::InvalidInput, "a device, a pipe or a socket"),
     };
     let message = format!("it is {what}, and only files are replaced");
-    Err(io::Error::new(ErrorKind::InvalidInput, message))
+    Err(io::Error::new(error, message))
 }
 
 /// Whether a path leads to a pipe, a terminal or another device that takes bytes one after the

@@ -1,5 +1,6 @@
 //! Exit codes, and the error that carries one. `docs/exit-codes.md` explains them.
 
+use rundir::disk::Refused;
 use std::fmt;
 
 /// Exit code of the process.
@@ -90,6 +91,15 @@ impl Failure {
     /// An input file that cannot be used.
     pub fn input(error: impl fmt::Display) -> Self {
         Self::new(Exit::Input, error.to_string())
+    }
+}
+
+/// A path that the user named, where something else stands, is an argument that cannot work.
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let wrong = refused.is_in_the_way();
+        let exit = if wrong { Exit::Config } else { Exit::Resources };
+        Self::new(exit, refused.to_string())
     }
 }
 

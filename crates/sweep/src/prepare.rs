@@ -28,8 +28,7 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
     }
     check_starts(todo.iter().map(|index| &plan.runs[*index]))?;
     if !todo.is_empty() {
-        disk.probe(&options.runs.join(&plan.name))
-            .map_err(Failure::resources)?;
+        disk.probe(&options.runs.join(&plan.name))?;
     }
     for index in todo {
         if signals::asked().is_some() {
@@ -63,7 +62,7 @@ fn check_memory(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
 
 fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(), Failure> {
     let directory = options.directory(run);
-    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    disk.create_dirs(&directory)?;
     let _lock = match files::take(disk, &directory) {
         Ok(lock) => lock,
         // The process that holds it wrote the same job.

@@ -97,10 +97,9 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// # Errors
 ///
 /// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if an option is
-/// not one of the format, or a path holds more than one level of experiments or, for all but
-/// tensorboard, more than one run;
-/// [`Exit::Device`];
-/// [`Exit::Resources`] if a file cannot be written, or one of something else is there.
+/// not one of the format, `--out` is not such a file, or a path holds more than one level of
+/// experiments or, for all but tensorboard, more than one run; [`Exit::Device`];
+/// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     check_options(arguments)?;
     check_replaced(&arguments.out, |path| arguments.format.is_of(path))?;
@@ -178,9 +177,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
     {
-        disk.create_dirs(directory).map_err(Failure::resources)?;
+        disk.create_dirs(directory)?;
     }
-    disk.write_named(path, bytes).map_err(Failure::resources)
+    Ok(disk.write_named(path, bytes)?)
 }
 
 /// The run that the paths name.

@@ -37,8 +37,8 @@ const EXAMPLES: &str = r#"Examples:
 /// # Errors
 ///
 /// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
-/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written, or
-/// holds something else than records of these experiments.
+/// holds more than one level of experiments or the file something else than records of these
+/// experiments, [`Exit::Resources`] if it cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
     let mut found = find(&arguments.directories, arguments.recursive)?;
@@ -70,12 +70,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         check_file(out, &found.records, false)?;
     }
     console::tell(&format!("writing to {}", out.display()));
-    let found = gather_found(found, out, bins).map_err(|error| match error {
-        StoreError::Invalid { .. } | StoreError::Newer { .. } | StoreError::Conflicts(_) => {
-            Failure::input(error)
-        }
-        StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
-    })?;
+    let found = gather_found(found, out, bins).map_err(failure)?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
     if !swept.is_empty() && out.is_file() {
         let runs = count(swept.len(), "run");
@@ -83,7 +78,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             records: swept,
             ..Found::default()
         };
-        gather_found(swept, &beside, bins).map_err(Failure::resources)?;
+        gather_found(swept, &beside, bins).map_err(failure)?;
         console::print(&format!("wrote {}: {runs} of sweeps", beside.display()));
     }
     // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
@@ -101,6 +96,14 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+fn failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Write(refused) => refused.into(),
+        StoreError::Io(_) => Failure::resources(error),
+        _ => Failure::input(error),
+    }
+}
+
 /// Writes the sweep of an experiment that has no result yet.
 fn gather_sweep(
     found: Found,
@@ -113,7 +116,7 @@ fn gather_sweep(
         records: swept,
         ..found
     };
-    gather_found(swept, path, bins).map_err(Failure::resources)?;
+    gather_found(swept, path, bins).map_err(failure)?;
     let place = path.display();
     console::print(&format!(
         "wrote {place}: {runs} of sweeps; no result is recorded yet"

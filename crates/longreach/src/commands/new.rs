@@ -129,11 +129,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         ));
     }
     let disk = rundir::system();
-    disk.create_dirs(dir).map_err(Failure::resources)?;
+    disk.create_dirs(dir)?;
     let schema = console::json(&schema())? + "\n";
     for (path, text) in [(dir.join(SCHEMA_FILE), &schema), (path.clone(), &text)] {
-        disk.write_whole(&path, text.as_bytes())
-            .map_err(Failure::resources)?;
+        disk.write_whole(&path, text.as_bytes())?;
     }
     let shown = path.display();
     console::print(&format!(

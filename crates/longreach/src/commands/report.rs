@@ -168,9 +168,7 @@ const MOST_NAMED: usize = 5;
 /// Writes the files of a report, those of another one before or after, and prints which files of the
 /// directory it does not hold.
 fn save(report: &Report, out: &Path) -> Result<Vec<PathBuf>, Failure> {
-    rundir::system()
-        .create_dirs(out)
-        .map_err(Failure::resources)?;
+    rundir::system().create_dirs(out)?;
     // The lock is the directory's own, so that no file is left. A system without such locks, or a
     // report that hangs, only means that files of two reports may lie side by side, each whole.
     let lock = if out.is_dir() {

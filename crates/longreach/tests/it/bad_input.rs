@@ -529,7 +529,7 @@ fn other_commands_refuse_what_is_not_there() {
         .arg(&blocked)
         .output()
         .unwrap();
-    exits(&output, 6);
+    exits(&output, 2);
     assert!(stderr(&output).contains("blocked"), "{}", stderr(&output));
 }
 

@@ -216,7 +216,7 @@ fn the_table_is_printed_where_the_report_cannot_be_written() {
     std::fs::remove_dir_all(&report).unwrap();
     std::fs::write(&report, "a file").unwrap();
     let output = scratch.longreach("run", &ONE);
-    exits(&output, 6);
+    exits(&output, 2);
     assert!(
         stdout(&output).contains("exact_match by test length"),
         "{}",

@@ -14,6 +14,54 @@ fn gather(scratch: &Scratch, out: &Path) -> Output {
     program.arg("--out").arg(out).output().unwrap()
 }
 
+/// What stands where a file or directory is to be written is an argument that cannot work: not a
+/// full disk, and no command that continues.
+#[test]
+fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let root = scratch.directory.path();
+    std::fs::write(root.join("file"), "mine").unwrap();
+    std::fs::write(root.join("x.jsonl"), "mine").unwrap();
+    let record = Path::new("runs").join(&scratch.records()[0].0);
+    let run = record.parent().unwrap().to_str().unwrap();
+    let logits = ["--format", "logits"];
+    for (command, out, said) in [
+        (&["gather", "runs"][..], "runs", "give the path of a file"),
+        (&["gather", "runs"], "file/x.jsonl", "a file is where"),
+        (&["gather", "runs"], "x.jsonl", "holds something else"),
+        (&["report", "runs"], "file", "a file is where"),
+        (&["inspect", "rope"], "file", "a file is where"),
+        (
+            &["export", run, logits[0], logits[1]],
+            "runs",
+            "give the path of a file",
+        ),
+        (
+            &["export", run, logits[0], logits[1]],
+            "file/x",
+            "a file is where",
+        ),
+        (
+            &["submit", "x.toml", "--cluster", "slurm"],
+            "file",
+            "a file is where",
+        ),
+    ] {
+        let mut program = longreach();
+        program.current_dir(root).args(command).args(["--out", out]);
+        let output = program.output().unwrap();
+        exits(&output, 2);
+        let text = stderr(&output);
+        assert!(
+            text.contains(said) && text.contains(out.split('/').next().unwrap()),
+            "{text}"
+        );
+        assert!(!text.contains("continues"), "{text}");
+    }
+    assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
+}
+
 #[test]
 fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     let scratch = Scratch::with(TINY);
@@ -71,11 +119,11 @@ fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     let link = place("link.jsonl");
     symlink(&file, &link).unwrap();
     let output = gather(&scratch, &link);
-    exits(&output, 6);
+    exits(&output, 2);
     let said = stderr(&output);
     assert!(
         said.contains("it is a link, and only files are replaced")
-            && said.contains("remove it, or give another path"),
+            && said.contains("move it, or give another path"),
         "{said}"
     );
     assert_eq!(std::fs::read_link(&link).unwrap(), file);

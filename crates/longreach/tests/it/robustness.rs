@@ -315,7 +315,7 @@ fn a_directory_that_cannot_be_written_is_found_before_any_work() {
     let scratch = Scratch::with(TINY);
     std::fs::write(scratch.runs(), "a file").unwrap();
     let output = scratch.longreach("run", &ONE);
-    exits(&output, 6);
+    exits(&output, 2);
     assert!(
         stderr(&output).contains("cannot create") && stderr(&output).contains("runs"),
         "{}",

@@ -4,7 +4,6 @@ use super::found::{Found, MAX_RECORD_BYTES, StoreError, invalid};
 use super::read::parse;
 use crate::order;
 use crate::record::RunRecord;
-use fs_err as fs;
 use std::path::{Path, PathBuf};
 
 /// Where a record belongs under a directory of runs: `<root>/<experiment>/<run_id>`.
@@ -80,7 +79,7 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
         text.push('\n');
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        fs::create_dir_all(dir)?;
+        rundir::system().create_dirs(dir)?;
     }
     Ok(rundir::system().write_named(path, text.as_bytes())?)
 }

@@ -89,8 +89,10 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let tasks = plan_tasks(&to_do, (scheduler, per_task), &how)?;
     let mut notes = complete(&mut how, &lines, &tasks, &out, scheduler);
     let disk = rundir::system();
-    disk.probe(&out)
-        .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
+    disk.probe(&out).map_err(|refused| {
+        let failure = Failure::from(refused);
+        Failure::new(failure.exit, format!("--out: {failure}"))
+    })?;
     // If two `submit` start at the same time, the second one fails and names the first.
     let _lease = LiveLease::for_a_moment(&out)?;
     refuse_second(&out)?;
