@@ -18,7 +18,7 @@
 //! Tokens are those of the training file in order of code points, and one for all others.
 
 pub use crate::text::Overlap;
-use crate::text::{Keys, Line};
+use crate::text::{Keys, Line, line_notes};
 use crate::{Batch, BuildContext, CorpusFacts, Rows, Scoring, Stream, TEACHER_FORCED};
 use crate::{Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range, is_default};
@@ -131,6 +131,7 @@ impl TaskSpec for JsonlConfig {
             words: self.tokens == JsonlTokens::Words,
             max_bytes: self.max_bytes,
         };
+        keys.check()?;
         let mut read = |key: &str, patterns: &[String]| keys.read(key, patterns, ctx, &mut hasher);
         let (mut train, test) = (read("train", &self.train)?, read("test", &self.test)?);
         let mut select = match self.select[..] {
@@ -151,7 +152,7 @@ impl TaskSpec for JsonlConfig {
             (Rows::Test, _) => test,
         };
         let vocabulary = Vocabulary::of(&train.lines, self.tokens)?;
-        let task = JsonlTask {
+        let mut task = JsonlTask {
             train: vocabulary.rows(&train.lines),
             test: vocabulary.rows(&test.lines),
             vocab_size: FIRST as usize + vocabulary.ids.len(),
@@ -175,6 +176,9 @@ impl TaskSpec for JsonlConfig {
             },
         };
         task.check_lengths(ctx)?;
+        let is_new = |line: &Line| vocabulary.ids(&line.answer).contains(&OTHER);
+        task.corpus.notes = line_notes(&train.lines, &test.lines, is_new);
+        task.corpus.notes.extend(task.note(ctx.train_len));
         Ok(Box::new(task))
     }
 }
@@ -356,6 +360,17 @@ impl JsonlTask {
             return Err(Invalid::new(key, "", problem, allowed, hint).into());
         }
         Ok(())
+    }
+
+    /// A training length that no prompt has.
+    fn note(&self, train_len: usize) -> Option<String> {
+        let (unit, longest) = (self.unit(), self.train.last()?.length);
+        (longest < train_len).then(|| {
+            format!(
+                "train.train_len is {train_len}, and the longest prompt to train on has {longest} \
+                 {unit}: reports count longer prompts, up to {train_len}, as trained on"
+            )
+        })
     }
 
     fn push(&self, batch: &mut Batch, row: &Row) {

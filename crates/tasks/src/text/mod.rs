@@ -47,7 +47,7 @@ pub use level::Level;
 pub use masked::MaskedTextConfig;
 pub use origin::{CorpusKind, DEFAULT_CRATES};
 pub use prompts::Overlap;
-pub(crate) use prompts::{Keys, Line};
+pub(crate) use prompts::{Keys, Line, line_notes};
 
 use crate::{
     AxisFacts, Batch, BuildContext, CorpusFacts, ScoredText, Scoring, Stream, TEACHER_FORCED, Task,

@@ -4,7 +4,7 @@ use super::first_bytes::{BYTE_ORDER_MARK, FirstBytes};
 use super::parts::Reader;
 use super::sources;
 use crate::{BuildContext, TaskError};
-use schema::text;
+use schema::{Invalid, text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +49,58 @@ pub(crate) struct Prompts {
     pub bytes: u64,
 }
 
+/// What can be trained on and tested, and yet cannot be learned or scored. `is_new`: whether the
+/// answer of a line has a token that no line to train on has.
+pub(crate) fn line_notes(
+    train: &[Line],
+    test: &[Line],
+    is_new: impl Fn(&Line) -> bool,
+) -> Vec<String> {
+    let is_new = |line: &&Line| is_new(line);
+    let new = test.iter().find(is_new).map(|line| {
+        let (count, of) = (test.iter().filter(is_new).count(), test.len());
+        format!(
+            "{count} of {of} answers to test have a token that no line to train on has, the first \
+             at {}: no model can get them right",
+            line.place
+        )
+    });
+    let mut known: HashMap<&str, &Line> = HashMap::new();
+    let twice = train.iter().find_map(|line| {
+        let first = *known.entry(&line.prompt).or_insert(line);
+        let (place, first_place) = (&line.place, &first.place);
+        (first.answer != line.answer).then(|| {
+            format!(
+                "the prompt of {place} has another answer at {first_place}: a model can learn one \
+                 of them at most"
+            )
+        })
+    });
+    new.into_iter().chain(twice).collect()
+}
+
 impl Keys<'_> {
+    /// Refuses keys that no line has.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let length = self.length.unwrap_or("length");
+        let keys = [
+            ("prompt", self.prompt),
+            ("answer", self.answer),
+            ("length", length),
+        ];
+        let Some((key, _)) = keys.iter().find(|(_, name)| name.is_empty()) else {
+            return Ok(());
+        };
+        let hint = format!("write {key} = \"{key}\", or what your lines call it");
+        Err(Invalid::new(
+            *key,
+            "\"\"",
+            "is empty",
+            "a key of your lines",
+            hint,
+        ))
+    }
+
     /// Reads the files that `key` names, and adds their bytes to the identity of the task.
     pub(crate) fn read(
         &self,
@@ -280,8 +331,8 @@ impl Overlap {
         if let Some(select) = select {
             match self {
                 Overlap::Refuse => {
-                    refuse_common(select, train, (trained, by_heart), length)?;
-                    refuse_common(select, test, ("is tested on", chose), length)?;
+                    refuse_common("select", select, train, (trained, by_heart), length)?;
+                    refuse_common("select", select, test, ("is tested on", chose), length)?;
                 }
                 Overlap::Drop => {
                     drop(select, test);
@@ -290,7 +341,7 @@ impl Overlap {
             }
         }
         match self {
-            Overlap::Refuse => refuse_common(test, train, (trained, by_heart), length)?,
+            Overlap::Refuse => refuse_common("test", test, train, (trained, by_heart), length)?,
             Overlap::Drop => dropped += drop(train, test),
         }
         Ok(dropped)
@@ -310,8 +361,10 @@ fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
         .collect()
 }
 
-/// Refuses prompts of `lines` that are among `others`, with their number at each length.
+/// Refuses prompts of `lines`, the files of `key`, that are among `others`, with their number at
+/// each length.
 fn refuse_common(
+    key: &str,
     lines: &[Line],
     others: &[Line],
     (what, hint): (&str, &str),
@@ -339,9 +392,5 @@ fn refuse_common(
         lines.len(),
         shown.join(", ")
     );
-    Err(TaskError::Input {
-        path: None,
-        problem,
-        hint: hint.to_owned(),
-    })
+    Err(Invalid::new(key, "", problem, "", hint).into())
 }

@@ -242,7 +242,7 @@ fn mistakes_name_file_and_line() {
         ),
         (
             printed(good.as_bytes(), &good, "", 2),
-            "the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 of 1 prompts \
+            "`test`: the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 of 1 prompts \
              (1 of length 2)",
         ),
         (
@@ -256,6 +256,14 @@ fn mistakes_name_file_and_line() {
         (
             printed(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
             "`train`: holds no prompt of at most 2 characters, the training length",
+        ),
+        (
+            printed(good.as_bytes(), &good, "prompt = \"\"", 1),
+            "`prompt` = \"\": is empty; allowed: a key of your lines",
+        ),
+        (
+            printed(good.as_bytes(), &good, "length = \"\"", 1),
+            "`length` = \"\": is empty",
         ),
         (
             printed(good.as_bytes(), &good, "bucket = 0", 1),
@@ -282,6 +290,43 @@ fn mistakes_name_file_and_line() {
         .unwrap()
         .to_string();
     assert!(error.contains("`train` = []: names no file"), "{error}");
+}
+
+#[test]
+fn trainings_that_do_not_measure_what_is_expected_are_noted() {
+    let directory = tempfile::tempdir().unwrap();
+    let notes = |train: &str, test: &str, train_len: usize| {
+        write(directory.path(), "train.jsonl", train);
+        write(directory.path(), "test.jsonl", test);
+        let task = build(directory.path(), "", train_len, &[2]).unwrap();
+        task.corpus().unwrap().notes.clone()
+    };
+    let (train, test) = (line("abc", "c") + &line("ab", "c"), line("ba", "c"));
+    assert!(notes(&train, &test, 3).is_empty());
+    assert!(notes(&train, &test, 2).is_empty());
+    assert_eq!(
+        notes(&train, &test, 9),
+        [
+            "train.train_len is 9, and the longest prompt to train on has 3 characters: reports count \
+          longer prompts, up to 9, as trained on"
+        ]
+    );
+    assert_eq!(
+        notes(&train, &(test.clone() + &line("bb", "ax")), 3),
+        [
+            "1 of 2 answers to test have a token that no line to train on has, the first at \
+          test.jsonl:2: no model can get them right"
+        ]
+    );
+    // The same answer again is no other one.
+    let twice = train.clone() + &line("ab", "c") + &line("abc", "d");
+    assert_eq!(
+        notes(&twice, &test, 3),
+        [
+            "the prompt of train.jsonl:4 has another answer at train.jsonl:1: a model can learn one of \
+          them at most"
+        ]
+    );
 }
 
 /// Prompts and answers of all training rows as their words, in the order of the files.
