@@ -12,6 +12,15 @@ use std::path::Path;
 /// The first mistake, with its place.
 pub fn read(path: &Path) -> Result<Claims, Diagnostic> {
     let source = Source::read(path)?;
+    if let Some(key) = ["task", "model", "train"]
+        .iter()
+        .find(|key| source.get(key).is_some())
+    {
+        let allowed = "[[claim]], [[published]] and [aliases]";
+        let help = "name a file of claims: docs/claims.md shows one";
+        let problem = "is a key of a config, and this is to be a file of claims";
+        return Err(source.error(key, problem, allowed, help));
+    }
     let claims: Claims = deserialize(source.table(), source.origins())?;
     if claims.claims.is_empty() && claims.published.is_empty() {
         let help = "write [[claim]] with metric, kind, methods and lengths, or [[published]] with \

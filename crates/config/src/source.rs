@@ -322,14 +322,10 @@ pub(super) fn unusable_error(place: Location, path: &KeyPath, value: &Value) -> 
     let (problem, allowed, help) = match value {
         Value::Float(x) if x.is_finite() => (
             "is too large",
-            "numbers from -3.4e38 to 3.4e38",
+            "numbers from -3.4e38 to 3.4e38, and fewer where a key has a range of its own",
             String::new(),
         ),
-        Value::Float(_) => (
-            "is not a finite number",
-            "numbers from -3.4e38 to 3.4e38",
-            String::new(),
-        ),
+        Value::Float(_) => ("is not a finite number", "a finite number", String::new()),
         Value::String(text) if text.len() > MAX_TEXT => (
             "is too long",
             "strings of at most 4096 bytes",

@@ -26,7 +26,14 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
         };
         return diagnostic.with_help("keep one of the two");
     }
-    let (problem, help) = explain(message, word);
+    let before = document.text().get(..span.start).unwrap_or("").trim_end();
+    let (problem, help) = match before.ends_with(':') && message.contains("expected `=`") {
+        true => (
+            "not valid TOML: `:` after a key".to_owned(),
+            "write = in place of the :",
+        ),
+        false => explain(message, word),
+    };
     let key = key_at(document, span.start)
         .map(|path| path.to_string())
         .unwrap_or_default();
@@ -106,7 +113,8 @@ fn key_at(document: &Document, offset: usize) -> Option<KeyPath> {
             probe_path(before, PROBE)?;
             return KeyPath::parse(header.trim_start_matches('[').split(']').next()?).ok();
         }
-        let key = KeyPath::parse(split_argument(line).map_or(line, |(key, _)| key)).ok()?;
+        let written = split_argument(line).or_else(|| line.split_once(':'));
+        let key = KeyPath::parse(written.map_or(line, |(key, _)| key).trim()).ok()?;
         let above = probe_path(before, PROBE)?;
         Some(above.join(key))
     })

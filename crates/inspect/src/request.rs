@@ -246,8 +246,8 @@ impl Command<'_> {
         let Sizes {
             n_heads, n_layers, ..
         } = *sizes;
-        // n_heads = 0 is refused below, under its own name.
-        let by_heads = |head_dim: usize| n_heads.max(1).saturating_mul(head_dim);
+        // What is 0 is refused below, under its own name.
+        let by_heads = |head_dim: usize| n_heads.max(1).saturating_mul(head_dim.max(1));
         let (d_model, head_dim) = match (sizes.d_model, sizes.head_dim) {
             (Some(d_model), Some(head_dim)) => (d_model, head_dim),
             (None, Some(head_dim)) => (by_heads(head_dim), head_dim),

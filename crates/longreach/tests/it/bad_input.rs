@@ -345,6 +345,14 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         2,
         &["nowhere.toml", "report.claims"],
     ),
+    (
+        "report.claims=\"x.toml\"",
+        2,
+        &[
+            "is a key of a config, and this is to be a file of claims",
+            "report.claims",
+        ],
+    ),
     ("report.assertion=true", 2, &["assertion", "assertions"]),
     ("report=[true]", 2, &["report", "table"]),
     (

@@ -456,6 +456,8 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
         ),
         (&["rope", "d_model=0"], &["key: d_model", "from 1 to 65536"]),
         (&["rope", "n_heads=0"], &["key: n_heads", "from 1 to 1024"]),
+        (&["rope", "head_dim=0"], &["key: head_dim", "value: 0"]),
+        (&["formula"], &["such as bias = \"-0.1 * d\""]),
         (
             &["rope", "d_model=1000000000000"],
             &["key: d_model", "from 1 to 65536"],

@@ -42,7 +42,9 @@ impl<'de> Deserialize<'de> for FormulaConfig {
         use serde::de::Error;
         let read = Self::deserialize(deserializer)?;
         if read.bias.is_none() && read.inv_freq.is_none() {
-            return Err(D::Error::custom("needs `bias`, `inv_freq` or both"));
+            return Err(D::Error::custom(
+                "needs `bias`, `inv_freq` or both, such as bias = \"-0.1 * d\"",
+            ));
         }
         Ok(read)
     }
