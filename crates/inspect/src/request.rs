@@ -16,7 +16,7 @@ use toml::{Table, Value};
 const MODEL_KEYS: [&str; 4] = ["d_model", "n_heads", "head_dim", "n_layers"];
 
 /// Largest position and length: angles in f64 keep seven digits up to here.
-const MAX_LENGTH: usize = 1_000_000_000;
+pub const MAX_LENGTH: usize = 1_000_000_000;
 
 /// Most positions shown.
 const MAX_POSITIONS: usize = 4096;

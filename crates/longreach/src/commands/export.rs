@@ -6,6 +6,7 @@ mod tensorboard;
 mod tokenizer;
 mod trained;
 
+use crate::commands::numbers::whole;
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use crate::commands::replace::check_replaced;
 use clap::ValueEnum;
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long)]
     recursive: bool,
     /// Rows of each test set that are written, for logits [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     rows: Option<u16>,
     /// Only this variant, for logits and tables
     #[arg(long, value_name = "NAME")]

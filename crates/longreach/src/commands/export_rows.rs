@@ -1,6 +1,7 @@
 //! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other
 //! programs can check the task or train on the same rows.
 
+use crate::commands::numbers::whole;
 use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, deserialize};
 use config::source::Source;
 use experiment::plan::surroundings::Surroundings;
@@ -16,7 +17,7 @@ use tasks::{Batch, Rows, Task, TaskConfig, TaskError};
 use tiny_transformer::Mask;
 
 /// Largest length.
-const MAX_LENGTH: usize = 1 << 20;
+const MAX_LENGTH: u64 = 1 << 20;
 /// Most tokens of one answer.
 const MAX_TOKENS: usize = 1 << 24;
 
@@ -39,25 +40,25 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_A_TASK)]
     run: Option<PathBuf>,
     /// Length of the rows, in the unit of the task
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole::<usize>(1..=MAX_LENGTH))]
     length: usize,
     /// Number of rows
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<usize>(1..))]
     rows: usize,
     /// Print every row of the set, with --test or --selection
     #[arg(long, conflicts_with = "rows", requires = "set")]
     all: bool,
     /// Training length, which some tasks read [default: the length of the rows]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MAX_LENGTH))]
     train_len: Option<usize>,
     /// First step whose batch is printed
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "set")]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "set", value_parser = whole::<u64>(0..))]
     step: u64,
     /// Steps whose batches are printed, one after another
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "set")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "set", value_parser = whole::<usize>(1..))]
     steps: usize,
     /// Seed of the run whose batches are printed; the evaluation seed with --test and --selection
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..))]
     seed: u64,
     /// Print the first rows of the test set instead
     #[arg(long, group = "set")]
@@ -130,8 +131,6 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let task: TaskConfig =
         deserialize(source.table(), source.origins()).map_err(|error| arguments.adapt(error))?;
     let train_len = arguments.train_len.unwrap_or(arguments.length);
-    arguments.in_range("--length", arguments.length, MAX_LENGTH)?;
-    arguments.in_range("--train-len", train_len, MAX_LENGTH)?;
     let (length, seed, first) = (arguments.length, arguments.seed, arguments.step);
     let (asked, split) = match (arguments.test, arguments.selection) {
         (true, _) => (Rows::Test, "test"),

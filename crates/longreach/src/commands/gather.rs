@@ -1,5 +1,6 @@
 //! `longreach gather`: the records of many runs in one file.
 
+use crate::commands::numbers::whole;
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use crate::commands::replace::check_replaced;
 use records::store::{SELECTION_FILE, gather_found};
@@ -21,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Keep at most N bins of the loss by position
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=65_535))]
     bins: Option<u16>,
     /// Read experiments at any level below a directory
     #[arg(long)]

@@ -1,9 +1,10 @@
 //! `longreach inspect`: the numbers that define an encoding, and pictures of them.
 
 use crate::commands::completions;
+use crate::commands::numbers::whole;
 use clap_complete::engine::ArgValueCandidates;
 use inspect::published::{self, Published};
-use inspect::request::Request;
+use inspect::request::{MAX_LENGTH, Request};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
@@ -28,10 +29,10 @@ pub struct Args {
     positions: Option<String>,
     /// Length of the sequence, for encodings that read it and for factor = "auto"; at least the
     /// largest position plus one [default: the training length]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MAX_LENGTH as u64))]
     seq_len: Option<usize>,
     /// Training length, for scalings and pictures [default: that of --model-config, or 512]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MAX_LENGTH as u64))]
     train_len: Option<usize>,
     /// Print JSON
     #[arg(long)]

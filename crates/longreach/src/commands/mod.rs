@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod list;
 pub mod logs;
 pub mod new;
+mod numbers;
 pub mod probe;
 pub mod records;
 mod replace;

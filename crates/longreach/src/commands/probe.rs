@@ -1,5 +1,6 @@
 //! `longreach probe`: whether processes on several nodes exclude each other in a directory.
 
+use crate::commands::numbers::whole;
 use rundir::lock;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -28,13 +29,13 @@ pub struct Args {
     directory: PathBuf,
     /// Processes that take part, each started with the same command [default: those of the step of
     /// Slurm, or else two on this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(2..=1024))]
     of: Option<u16>,
     /// A name for the test, the same for all of them
     #[arg(long, value_name = "NAME", hide = true)]
     session: Option<String>,
     /// Seconds to wait for the others
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole::<u64>(0..))]
     wait: u64,
 }
 

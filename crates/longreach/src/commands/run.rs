@@ -1,6 +1,7 @@
 //! `longreach run`: trains and evaluates every run of a config, then reports.
 
 use crate::commands::completions;
+use crate::commands::numbers::whole;
 use crate::commands::report;
 use burn::tensor::Device;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
@@ -39,12 +40,12 @@ pub struct Args {
     device: DeviceName,
     /// Workers at a time: processes with one run each, unless --runs-per-worker is given [default:
     /// one per core on a CPU, 1 elsewhere]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     jobs: Option<u16>,
     /// Train up to N runs of one shape together in each worker, as one batched model: for GPUs,
     /// where tiny runs are bound by kernel launches. Runs of one shape may differ in seed, steps,
     /// optimizer, numbers of their encoding, and evaluation
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=1024))]
     runs_per_worker: u16,
     /// Start no further run after the first failure
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
 use crate::commands::check;
+use crate::commands::numbers::whole;
 use crate::commands::records::{find, why};
 use config::shipped::Shipped;
 use experiment::device::{self, DeviceName};
@@ -53,24 +54,24 @@ pub struct Args {
     )]
     runs_per_task: PerTask,
     /// CPUs of a task: without GPUs, this many runs at a time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "again")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=1024), conflicts_with = "again")]
     cpus_per_task: u16,
     /// GPUs of a task
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64), conflicts_with = "again")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u16>(0..=64), conflicts_with = "again")]
     gpus_per_task: u16,
     /// Runs at a time on each GPU
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with = "again")]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = whole::<u16>(1..=64), conflicts_with = "again")]
     runs_per_gpu: u16,
     /// Train up to N runs of one shape together in each of these, as one batched model: for GPUs,
     /// see `longreach run`
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with = "again")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=1024), conflicts_with = "again")]
     runs_per_worker: u16,
     /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest
     /// is expected to take, at least an hour]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "again")]
     time: Option<u64>,
     /// Tasks at a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "again")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1_000_000), conflicts_with = "again")]
     max_parallel: Option<u32>,
     /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray
     #[arg(long, default_value = "cpu", conflicts_with = "again")]
@@ -82,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", conflicts_with = "again")]
     memory_limit: Option<MemoryLimit>,
     /// Seconds between two heartbeats of a lease; three missed ones end it
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600), conflicts_with = "again")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u16>(1..=3600), conflicts_with = "again")]
     heartbeat: u16,
     /// Count the runs of these files as done, as `run --recorded` does; give CONFIG and KEY=VALUE
     /// before it

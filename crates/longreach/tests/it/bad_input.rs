@@ -646,9 +646,33 @@ fn a_negative_number_is_the_value_of_its_option() {
     let scratch = Scratch::with(TINY);
     let config = scratch.config.to_str().unwrap();
     for (command, option, allowed) in [
-        ("run", "--jobs", "-1 is not in 1..=1024"),
+        ("run", "--jobs", "must be a whole number from 1 to 1024"),
         ("eval", "--lengths", "'-1' for '--lengths <N,N,...>'"),
+        (
+            "export-rows",
+            "--rows",
+            "must be a whole number of at least 1",
+        ),
+        (
+            "export-rows",
+            "--seed",
+            "must be a whole number of at least 0",
+        ),
+        (
+            "export-rows",
+            "--step",
+            "must be a whole number of at least 0",
+        ),
+        ("export-rows", "--length", "whole number from 1 to 1048576"),
+        ("inspect", "--seq-len", "whole number from 1 to 1000000000"),
+        ("gather", "--bins", "must be a whole number from 1 to 65535"),
     ] {
+        let word = longreach()
+            .args([command, config, option, "x"])
+            .output()
+            .unwrap();
+        exits(&word, 2);
+        assert!(option == "--lengths" || stderr(&word).contains(allowed));
         let arguments = [command, config, option, "-1"];
         let refused = longreach().args(arguments).output().unwrap();
         exits(&refused, 2);

@@ -1,6 +1,7 @@
 //! Arguments of `longreach eval`.
 
 use crate::commands::completions;
+use crate::commands::numbers::whole;
 use burn::tensor::Device;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap_complete::engine::ArgValueCandidates;
@@ -35,7 +36,7 @@ pub struct Args {
     pub decode: Option<Decode>,
     /// Also report the loss over the last N predictions of each window, `eval.last_tokens`
     /// [default: as in the run]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..))]
     pub last_tokens: Option<usize>,
     /// Record attention distances and more of every head, `eval.attention_distance` [default: as in
     /// the run]
