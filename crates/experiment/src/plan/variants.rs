@@ -1,7 +1,9 @@
 //! Variants that add encodings to the trained one, and variants that drop it.
 
 use crate::spec::untrained;
-use config::diagnostic::{describe_value, normalise};
+use config::diagnostic::{Diagnostic, describe_value, deserialize_at};
+use config::key_path::KeyPath;
+use config::origins::Origins;
 use posenc::encodings::StackConfig;
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use toml::{Table, Value};
@@ -22,18 +24,12 @@ pub fn additions(add: &Value) -> Vec<(String, &Value)> {
 ///
 /// # Errors
 ///
-/// Serde's message, with the path of the key.
-pub fn read_additions(add: &Value) -> Result<Vec<EncodingConfig>, String> {
-    let read = |(key, value): (String, &Value)| {
-        // `normalise` works on the values of a table, so the encoding becomes one.
-        let mut table = Table::from_iter([("add".to_owned(), value.clone())]);
-        normalise(&mut table);
-        let value = table.remove("add").unwrap_or_else(|| value.clone());
-        serde_path_to_error::deserialize(value).map_err(|error| {
-            let path = Some(error.path().to_string()).filter(|path| path != ".");
-            let key = path.map_or(key.clone(), |path| format!("{key}.{path}"));
-            format!("{key}: {}", error.inner().message())
-        })
+/// The mistake, at its key.
+pub fn read_additions(add: &Value) -> Result<Vec<EncodingConfig>, Diagnostic> {
+    let table = Table::from_iter([("add".to_owned(), add.clone())]);
+    let read = |(key, _): (String, &Value)| {
+        let path = KeyPath::parse(&key).unwrap_or_default();
+        deserialize_at(&table, &path, &Origins::of_whole("a variant"))
     };
     additions(add).into_iter().map(read).collect()
 }

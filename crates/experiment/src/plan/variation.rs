@@ -9,9 +9,10 @@ use super::variant_rules::{Refusal, Trained, VariantRequest};
 use super::variants::additions;
 use crate::spec::{TRAINED, VariantSpec};
 use config::axes::Cell;
-use config::diagnostic::{Diagnostic, Problem, TableName, deserialize_at, normalise};
+use config::diagnostic::{Diagnostic, Problem, TableName, deserialize, deserialize_at};
 use config::key_path::{KeyPath, set};
 use config::labels::same;
+use config::origins::Origins;
 use posenc::EncodingConfig;
 use toml::{Table, Value};
 
@@ -121,9 +122,16 @@ impl Variants<'_> {
             // Defaults that depend on lengths keep the values of training.
             trained.clone()
         } else {
-            changed(pe, &section.set).map_err(|problem| {
+            changed(pe, &section.set).map_err(|error| {
                 let (key, kind) = (format!("{key}.set"), trained.kind());
-                set_refused(self.cell, &key, section, pe, kind, &problem)
+                set_refused(
+                    self.cell,
+                    &key,
+                    section,
+                    pe,
+                    kind,
+                    &error.problem.to_string(),
+                )
             })?
         };
         // What is left out of a new scaling means all that was trained on.
@@ -187,8 +195,8 @@ pub fn applies(when: &Table, pe: &Table) -> bool {
 ///
 /// # Errors
 ///
-/// Serde's message, with the path of the key.
-pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
+/// The mistake, at a key of the encoding.
+pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, Diagnostic> {
     // Keys of one kind mean nothing to another, so none is kept.
     let mut table = if set.contains_key("kind") {
         Table::new()
@@ -196,15 +204,7 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
         pe.clone()
     };
     table.extend(set.clone());
-    normalise(&mut table);
-    serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
-        let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
-        if path == "." {
-            message
-        } else {
-            format!("{path}: {message}")
-        }
-    })
+    deserialize(&table, &Origins::of_whole("a variant"))
 }
 
 /// Reads what a variant adds.

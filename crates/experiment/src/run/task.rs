@@ -6,7 +6,7 @@ use crate::spec::{Job, RunSpec};
 use config::diagnostic::Diagnostic;
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
-use tasks::{Rows, Task};
+use tasks::{Rows, Task, TaskError};
 
 /// How a corpus is found again.
 const MOVED: &str = "if the config and its corpus have moved, `longreach run` from their new place \
@@ -55,19 +55,28 @@ pub fn shares_stop_task(job: &Job, other: &Job) -> bool {
         && spec.eval.seed == its.eval.seed
 }
 
-/// A task of a job, which reads the text that the job was planned with.
-fn built(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Failure> {
+/// Why the task of a job has no sequences of these lengths.
+pub fn refusal(job: &Job, test_lens: &[usize]) -> Option<TaskError> {
+    attempt(job, test_lens, job.spec.eval.rows).err()
+}
+
+fn attempt(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, TaskError> {
     let spec = &job.spec;
-    let built = Surroundings::of(&job.config_dir).build(
+    Surroundings::of(&job.config_dir).build(
         &spec.task,
         spec.train.train_len,
         test_lens,
         spec.eval.seed,
         rows,
         spec.model.transformer.mask,
-    );
-    let task = built.map_err(|error| {
-        let exit = if matches!(error, tasks::TaskError::Input { .. }) {
+    )
+}
+
+/// A task of a job, which reads the text that the job was planned with.
+fn built(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Failure> {
+    let spec = &job.spec;
+    let task = attempt(job, test_lens, rows).map_err(|error| {
+        let exit = if matches!(error, TaskError::Input { .. }) {
             Exit::Input
         } else {
             Exit::Config

@@ -199,6 +199,20 @@ fn what_a_task_refuses_names_the_flag_that_asked_for_it() {
     assert!(said.contains("--lengths 12: "), "{said}");
     assert!(said.contains("strings of 12 distinct ones"), "{said}");
     assert!(!said.contains("eval.test_lens"), "{said}");
+
+    std::fs::write(place.join("a.txt"), "to be or not to be ".repeat(50)).unwrap();
+    let text = "task={kind=\"text\",files=[\"a.txt\"],split={by=\"range\",valid_fraction=0.2}}";
+    let words = [text, "name=\"words\"", "seeds=[0]"];
+    exits(&scratch.longreach("run", &words), 0);
+    let refused = run(&["eval", "runs/words", "--lengths", "100000"], place);
+    exits(&refused, 2);
+    let said = stderr(&refused);
+    assert!(
+        said.contains("--lengths 100000: the validation split is too short: it has 190 bytes")
+            && said.contains("= help: give shorter lengths"),
+        "{said}"
+    );
+    assert!(!said.contains("a.txt"), "{said}");
 }
 
 #[test]
@@ -378,6 +392,38 @@ fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
         "{}",
         stderr(&variant)
     );
+    // Mistakes in an encoding are explained as those of a config.
+    for (text, parts) in [
+        (
+            "scaling={kind=\"yrn\"}",
+            &["unknown kind `yrn` in `scaling`", "did you mean `yarn`?"][..],
+        ),
+        (
+            "bse=3",
+            &[
+                "unknown key `bse` of the trained encoding `rope`",
+                "did you mean `base`?",
+            ],
+        ),
+        ("base=\"x\"", &["`base` must be a number", "= key: base"]),
+        (
+            "add={kind=\"alibbi\"}",
+            &["unknown kind `alibbi` in `add`", "did you mean `alibi`?"],
+        ),
+        (
+            "positions={kind=\"rndomized\"}",
+            &["`rndomized`", "did you mean `randomized`?"],
+        ),
+    ] {
+        let refused = run(&["eval", "runs/tiny", "--variant", text], place);
+        exits(&refused, 2);
+        let said = stderr(&refused);
+        let found = parts.iter().all(|part| said.contains(part));
+        assert!(
+            found && said.contains(&format!("--variant {text}")),
+            "{said}"
+        );
+    }
     // Where there is nothing but diverged runs, the code says so.
     exits(
         &run(

@@ -588,10 +588,13 @@ fn an_addition_that_cannot_work_is_refused_on_the_command_line() {
     let run = &records(&scratch)[0].1;
     for (text, parts) in [
         ("add = []", &["`add`", "adds nothing", "help"][..]),
-        ("add = 3", &["add: ", "a table with `kind`"]),
+        (
+            "add = 3",
+            &["`add` must be a table with `kind`, not a whole"],
+        ),
         (
             "add = [{ kind = \"window\", sink = 1 }]",
-            &["add.0.sink", "`size` or `sinks`"],
+            &["add.0.sink", "allowed: size, sinks"],
         ),
         (
             "add = { kind = \"window\", size = 0 }",

@@ -5,7 +5,7 @@ use crate::commands::eval::variants::variants;
 use crate::commands::records::check_seal;
 use experiment::plan::eval::Scores;
 use experiment::plan::memory::{MemoryLimit, TaskSizes};
-use experiment::run::task::build_task;
+use experiment::run::task::{build_task, refusal};
 use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
 use experiment::runs_on_disk::selection::Run;
@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
-use tasks::Task;
+use tasks::{Task, TaskError};
 
 /// A run that is ready to be evaluated.
 pub struct Prepared {
@@ -87,7 +87,7 @@ pub fn prepare(
     check_columns(&lengths, own)?;
     let task = match task(&job, &lengths, tasks) {
         Err(failure) if request.lengths.is_some() && task(&job, own, tasks).is_ok() => {
-            Err(refused_lengths(&lengths, &failure))
+            Err(refused_lengths(&lengths, &job).unwrap_or(failure))
         }
         built => built,
     }?;
@@ -134,19 +134,22 @@ pub fn prepare(
     }))
 }
 
-/// The refusal of lengths that the task of a run cannot have: its own it can.
-fn refused_lengths(lengths: &TestLens, failure: &Failure) -> Failure {
+/// The refusal of lengths that the task of a run cannot have: its own it can. The hint of a task is
+/// on its config, which is fixed by now.
+fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
     let shown: Vec<String> = lengths.written().iter().map(TestLen::to_string).collect();
-    // The hint of a task is on its config, which is fixed by now.
-    let problem = failure.message.lines().next().unwrap_or_default();
-    let problem = problem
-        .rsplit_once("; ")
-        .map_or(problem, |(problem, _)| problem);
-    let message = format!(
-        "--lengths {}: {problem}\n  = help: choose lengths that the task of the run has",
-        shown.join(",")
-    );
-    Failure::new(Exit::Config, message)
+    let why = match refusal(job, lengths)? {
+        TaskError::Config(error) => format!(
+            "`task.{}` {}\n  = allowed: {}\n  = help: choose lengths that the task of the run has",
+            error.key, error.problem, error.allowed
+        ),
+        TaskError::Input { problem, .. } => format!(
+            "{problem}\n  = help: give shorter lengths: a run is tested on the text that it was \
+             planned with"
+        ),
+    };
+    let message = format!("--lengths {}: {why}", shown.join(","));
+    Some(Failure::new(Exit::Config, message))
 }
 
 fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>, Failure> {

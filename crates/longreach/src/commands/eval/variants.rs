@@ -1,6 +1,9 @@
 //! `--variant` of `longreach eval`: encodings to evaluate a trained run under.
 
-use config::diagnostic::{describe_value, table_without_null, type_name};
+use config::diagnostic::{Diagnostic, Location, Problem, TableName};
+use config::diagnostic::{describe_value, deserialize_at, table_without_null, type_name};
+use config::key_path::KeyPath;
+use config::origins::Origins;
 use experiment::plan::variant_rules::{Refusal, Trained, VariantRequest};
 use experiment::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
 use experiment::plan::variation::{applies, changed};
@@ -81,6 +84,19 @@ impl Argument<'_> {
         Failure::new(Exit::Config, message)
     }
 
+    /// What is wrong with an encoding as it is written, as a config would have it.
+    fn misread(&self, mut error: Diagnostic, trained: &str, help: &str) -> Failure {
+        let argument = format!("--variant {}", self.0);
+        error.place = Location::CommandLine { argument };
+        if let Problem::UnknownKey { table, .. } = &mut error.problem
+            && *table == TableName::Document
+        {
+            *table = TableName::Named(format!("the trained encoding `{trained}`"));
+        }
+        let help = error.help.take().unwrap_or_else(|| help.to_owned());
+        error.with_help(help).into()
+    }
+
     fn invalid(&self, error: ConfigError) -> Failure {
         let ConfigError {
             key,
@@ -118,19 +134,15 @@ impl Argument<'_> {
             ));
             return Ok(None);
         }
-        let base = changed(&pe, &table.set).map_err(|problem| {
-            self.fail(
-                &format!("does not fit the trained encoding `{kind}`: {problem}"),
-                "give keys of the trained encoding, a whole encoding with `kind`, or add = { kind \
-                 = ... } to stack one on it",
-            )
+        let base = changed(&pe, &table.set).map_err(|error| {
+            let help = "give keys of the trained encoding, a whole encoding with `kind`, or add = \
+                        { kind = ... } to stack one on it";
+            self.misread(error, kind, help)
         })?;
         let added = table.add.as_ref().map(read_additions).transpose();
-        let added = added.map_err(|problem| {
-            self.fail(
-                &format!("cannot be added to the trained encoding `{kind}`: {problem}"),
-                "write add = { kind = \"window\" }, or a list of such tables",
-            )
+        let added = added.map_err(|error| {
+            let help = "write add = { kind = \"window\" }, or a list of such tables";
+            self.misread(error, kind, help)
         })?;
         Ok(Some(VariantRequest {
             base,
@@ -217,14 +229,13 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     let positions = match table.remove("positions") {
         None => None,
         Some(value) => {
-            // Normalising works on tables and on what they hold, so the value is put into one.
-            let mut value = Table::from_iter([("positions".to_owned(), value)]);
-            config::diagnostic::normalise(&mut value);
-            let positions = value.remove("positions").expect("was put in").try_into();
-            Some(
-                positions
-                    .map_err(|error: toml::de::Error| format!("positions: {}", error.message()))?,
-            )
+            let value = Table::from_iter([("positions".to_owned(), value)]);
+            let (path, origins) = (KeyPath::new(["positions"]), Origins::of_whole("a variant"));
+            let read = deserialize_at(&value, &path, &origins);
+            Some(read.map_err(|error: Diagnostic| match &error.help {
+                Some(help) => format!("{}; {help}", error.problem),
+                None => error.problem.to_string(),
+            })?)
         }
     };
     let add = table.remove("add");
