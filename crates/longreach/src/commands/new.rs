@@ -3,6 +3,7 @@
 use crate::commands::schema::schema;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
+use config::diagnostic::{Diagnostic, Location};
 use config::key_path::KeyPath;
 use config::shipped::{SHIPPED, Shipped};
 use experiment::plan;
@@ -172,17 +173,14 @@ fn check(text: &str) -> Result<(), Failure> {
         // The files of a task are for its author to write.
         Err(mistakes) if mistakes.exit == Exit::Input => Ok(()),
         Err(mistakes) => {
-            let problem = mistakes.problem.to_string();
-            let facts = [
-                ("value", &mistakes.value),
-                ("allowed", &mistakes.allowed),
-                ("help", &mistakes.help),
-            ];
-            let facts = facts
-                .iter()
-                .filter_map(|(name, text)| Some(format!("\n  = {name}: {}", text.as_ref()?)));
-            let facts: String = facts.collect();
-            Err(Failure::new(mistakes.exit, format!("{problem}{facts}")))
+            let mut mistake = Diagnostic::clone(&mistakes);
+            // Nobody has seen the file that it is in.
+            mistake.place = Location::Nowhere;
+            if mistake.key.take().as_deref() == Some("model.coordinates") {
+                (mistake.value, mistake.allowed) = (None, None);
+                mistake.help = Some("name a task that has them: --task grid".to_owned());
+            }
+            Err(mistake.into())
         }
         Ok(_) => Ok(()),
     }
@@ -279,7 +277,7 @@ impl Chosen<'_> {
             "name" => inline(&self.name.into()),
             "seeds" => "[0, 1, 2]".to_owned(),
             "model.d_model" => "64".to_owned(),
-            "model.n_layers" => "2".to_owned(),
+            "model.n_layers" => self.layers().to_string(),
             "model.n_heads" => "4".to_owned(),
             "model.pe" => encoding(self.pe.first()?),
             "model.mask" if self.task == "masked_text" => "\"bidirectional\"".to_owned(),
@@ -295,13 +293,21 @@ impl Chosen<'_> {
         })
     }
 
-    /// Whether the encoding has no meaning without coordinates, which only a task can give.
+    fn examples(&self) -> impl Iterator<Item = EncodingConfig> {
+        self.pe
+            .iter()
+            .filter_map(|kind| EncodingConfig::example(kind))
+    }
+
+    /// Layers enough for every part of encodings by layer.
+    fn layers(&self) -> usize {
+        let is_enough = |layers: &usize| self.examples().all(|pe| pe.idle(*layers).is_empty());
+        (2..8).find(is_enough).unwrap_or(2)
+    }
+
+    /// Whether an encoding has no meaning without coordinates, which only a task can give.
     fn needs_axes(&self) -> bool {
-        let example = self
-            .pe
-            .first()
-            .and_then(|kind| EncodingConfig::example(kind));
-        example.is_some_and(|mut config| {
+        self.examples().any(|mut config| {
             config.resolve(&posenc::Lengths {
                 train_len: 16,
                 trained_len: 16,

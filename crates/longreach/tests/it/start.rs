@@ -147,6 +147,8 @@ fn new_writes_a_config_and_its_schema_or_nothing() {
         printed(&["x", "--task", "kopy"]),
         printed(&["x", "--pe", "rope,yarn"]),
         printed(&["x", "--task", "masked_text", "--pe", "fox"]),
+        printed(&["x", "--task", "masked_text", "--pe", "alibi,xpos"]),
+        printed(&["x", "--pe", "on_axis"]),
     ];
     insta::assert_snapshot!("mistakes_of_new", all.join("\n"));
     // A directory that is not there yet.
@@ -334,6 +336,24 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         printed.contains("RoPE, trained: would be skipped at"),
         "{printed}"
     );
+}
+
+/// Encodings by layer are given layers for all of their parts.
+#[test]
+fn a_new_config_has_layers_enough_for_its_encodings() {
+    let directory = tempfile::tempdir().unwrap();
+    for (pe, layers) in [("rope", 2), ("nope_layers", 4), ("alibi,by_layer", 4)] {
+        let path = directory.path().join(format!("{layers}.toml"));
+        let _ = std::fs::remove_file(&path);
+        let name = layers.to_string();
+        exits(&new(directory.path(), &[&name, "--pe", pe]), 0);
+        let plan = plan(&path, &[]).unwrap();
+        let n_layers = plan.runs[0].job.spec.model.transformer.n_layers;
+        assert_eq!((n_layers, plan.notes), (layers, Vec::new()), "{pe}");
+    }
+    // Coordinates are those of the task, whichever encoding reads them.
+    let grid = ["x", "--task", "grid", "--pe", "rope,on_axis"];
+    exits(&new(directory.path(), &grid), 0);
 }
 
 #[test]
