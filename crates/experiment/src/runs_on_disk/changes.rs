@@ -4,11 +4,11 @@
 use crate::plan::planner::Plan;
 use crate::runs_on_disk::files::{RECORD_FILE, read_job};
 use crate::runs_on_disk::walk::directories_with;
-use crate::spec::JOB_FILE;
 use crate::spec::differences::{differences, shown};
+use crate::spec::{JOB_FILE, RunSpec, TRAINED, TestLen, VariantSpec};
 use records::RunRecord;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use support::units::{count, first_of};
 
@@ -30,32 +30,38 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
         .iter()
         .filter(|run| !run.join(RECORD_FILE).exists())
         .count();
-    let specs: Vec<Value> = plan
+    let specs: Vec<(&RunSpec, Value)> = plan
         .runs
         .iter()
         .take(MAX_OTHERS)
-        .filter_map(|run| serde_json::to_value(&run.job.spec).ok())
+        .filter_map(|run| compared(&run.job.spec))
         .collect();
     let jobs: Vec<_> = others
         .iter()
         .take(MAX_OTHERS)
         .filter_map(|run| read_job(run).ok())
         .collect();
-    let theirs: Vec<(&str, Value)> = jobs
+    let theirs: Vec<(&str, (&RunSpec, Value))> = jobs
         .iter()
-        .filter_map(|job| Some((job.run_id.as_str(), serde_json::to_value(&job.spec).ok()?)))
+        .filter_map(|job| Some((job.run_id.as_str(), compared(&job.spec)?)))
         .collect();
     // Every pair is compared in full, which is why both lists are bounded.
     let pairs = theirs
         .iter()
         .flat_map(|theirs| specs.iter().map(move |ours| (theirs, ours)));
-    let ((id, theirs), ours) =
-        pairs.min_by_key(|((_, theirs), ours)| differences(theirs, ours).len())?;
-    let differ = differences(theirs, ours);
-    let differ: Vec<String> = differ
-        .into_iter()
-        .map(|(key, theirs, ours)| format!("{key} = {} (here {})", shown(theirs), shown(ours)))
-        .collect();
+    let ((id, (their_spec, theirs)), (our_spec, ours)) =
+        pairs.min_by_key(|((_, (_, theirs)), (_, ours))| differences(theirs, ours).len())?;
+    let found = differences(theirs, ours);
+    let keys: Vec<&str> = found.iter().map(|(key, ..)| key.as_str()).collect();
+    let variants = changed_variants(their_spec, our_spec);
+    let help = match (&keys[..], &variants[..]) {
+        (["eval.test_lens"], []) => lengths_help(experiment, their_spec, our_spec),
+        _ => String::new(),
+    };
+    let differ = found
+        .iter()
+        .map(|(key, theirs, ours)| format!("{key} = {} (here {})", shown(*theirs), shown(*ours)));
+    let differ: Vec<String> = differ.chain(variants).collect();
     let unfinished = if unfinished > 0 {
         format!(", {unfinished} of them unfinished")
     } else {
@@ -63,11 +69,61 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     };
     Some(format!(
         "{} also holds {} of another config{unfinished}; they stay as they are. The nearest, \
-         {id}, differs in {}",
+         {id}, differs in {}{help}",
         experiment.display(),
         count(others.len(), "run"),
         first_of(&differ, MAX_KEYS)
     ))
+}
+
+/// A spec, and its keys but for the variants: those follow from other keys at every test length.
+fn compared(spec: &RunSpec) -> Option<(&RunSpec, Value)> {
+    let mut keys = serde_json::to_value(spec).ok()?;
+    keys.get_mut("eval")?.as_object_mut()?.remove("variants")?;
+    Some((spec, keys))
+}
+
+/// Variants that only one of two runs has, and those with another encoding or other positions at a
+/// length that both are tested at.
+fn changed_variants(theirs: &RunSpec, ours: &RunSpec) -> Vec<String> {
+    let both = [theirs, ours];
+    let names = both.iter().flat_map(|spec| &spec.eval.variants);
+    let names: BTreeSet<&str> = names.map(|variant| variant.name.as_str()).collect();
+    let encodings = |spec: &RunSpec, name: &str| {
+        let mut variants = spec.eval.variants.iter();
+        let VariantSpec { pe, positions, .. } = variants.find(|variant| variant.name == name)?;
+        let lengths = spec.eval.test_lens.iter().copied().enumerate();
+        let at = |(at, length)| (length, (pe.get(at).cloned(), positions.get(at).cloned()));
+        Some(lengths.map(at).collect::<BTreeMap<_, _>>())
+    };
+    let changed = |name: &&str| match both.map(|spec| encodings(spec, name)) {
+        [Some(theirs), Some(ours)] => {
+            let differs = |(length, ours)| theirs.get(length).is_some_and(|its| its != ours);
+            // That of the training follows from `model.pe`.
+            (*name != TRAINED && ours.iter().any(differs)).then(|| format!("variant `{name}`"))
+        }
+        [Some(_), None] => Some(format!("variant `{name}` (not here)")),
+        _ => Some(format!("variant `{name}` (only here)")),
+    };
+    names.iter().filter_map(changed).collect()
+}
+
+/// How the trained runs are tested at lengths that they lack.
+fn lengths_help(experiment: &Path, theirs: &RunSpec, ours: &RunSpec) -> String {
+    let tested = theirs.eval.test_lens.written();
+    let more = ours.eval.test_lens.written().iter();
+    let more: Vec<String> = more
+        .filter(|length| !tested.contains(length))
+        .map(TestLen::to_string)
+        .collect();
+    if more.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; `longreach eval {} --lengths {}` tests the trained runs there, without training again",
+        experiment.display(),
+        more.join(",")
+    )
 }
 
 /// A note on records that another commit wrote, if there are any.

@@ -415,6 +415,29 @@ fn another_config_in_the_same_place_is_reported_key_by_key() {
 }
 
 #[test]
+fn runs_that_lack_a_test_length_are_named_with_how_to_test_them() {
+    let (scratch, _) = one();
+    let run = |more: &[&str]| {
+        let output = scratch.longreach("run", &[&ONE[..], more].concat());
+        exits(&output, 0);
+        stderr(&output)
+    };
+    let said = run(&["eval.test_lens=[4,8,12]"]);
+    assert!(
+        said.contains("eval.test_lens = [4,8] (here [4,8,12]); `longreach eval ")
+            && said.contains("runs/tiny --lengths 12` tests the trained runs there")
+            && !said.contains("eval.variants"),
+        "{said}"
+    );
+    // Another variant is one for itself, and no length.
+    let said = run(&["eval.variants=[{name=\"far\",set={base=9e9}}]"]);
+    assert!(
+        said.contains("differs in variant `far` (only here), variant `yarn` (not here)\n"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_changed_job_is_refused_with_what_to_do() {
     let (scratch, run) = one();
     std::fs::remove_file(run.join("record.json")).unwrap();
