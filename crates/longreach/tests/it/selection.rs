@@ -413,6 +413,21 @@ fn check_counts_the_sweep_and_the_result() {
     );
 }
 
+/// The result of a method whose sweep is not done is not planned yet, and counts all the same.
+#[test]
+fn a_sweep_that_ends_early_counts_all_runs_that_there_will_be() {
+    let scratch = Scratch::with(CONFIG);
+    let plan = planned(CONFIG, &[]).unwrap();
+    let first = &plan.selection.unwrap().runs[0].job.run_id;
+    let broken = scratch.runs().join("chosen").join(first);
+    std::fs::create_dir_all(&broken).unwrap();
+    std::fs::write(broken.join("checkpoints"), "in the way").unwrap();
+    let output = scratch.longreach("run", &["--checkpoint-every", "2"]);
+    exits(&output, 6);
+    let said = stderr(&output);
+    assert!(said.contains("1 of 18 runs failed"), "{said}");
+}
+
 fn planned(config: &str, overrides: &[&str]) -> Result<Plan, String> {
     let scratch = Scratch::with(config);
     let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
