@@ -306,6 +306,11 @@ pub struct Label {
     pub value: Value,
 }
 
+/// The texts of labels: `rope`, `0.01`.
+pub fn label_texts(labels: &[Label]) -> Vec<&str> {
+    labels.iter().map(|label| label.text.as_str()).collect()
+}
+
 /// Outcome of training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -7,7 +7,7 @@
 //! Source: TensorFlow, `record_writer.cc`, `event.proto`, `summary.proto`, `tensor.proto`.
 
 use crate::metric::{self, BITS_PER_BYTE, PERPLEXITY};
-use crate::record::{EvalRow, RunRecord};
+use crate::record::{EvalRow, Label, RunRecord, label_texts};
 use serde_json::Value;
 
 /// The first message of every file.
@@ -153,10 +153,9 @@ pub fn run_events(record: &RunRecord, steps: &[TrainStep], secs: Option<f64>) ->
     let time = |step: u64| step as f64 * per_step;
     let mut file = EventFile::new(0.0);
     let spec = serde_json::to_string_pretty(&Value::Object(record.spec.clone()));
-    let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
     let about = format!(
         "{}, seed {}, run {}\n\n```json\n{}\n```",
-        labels.join(", "),
+        label_texts(&record.labels).join(", "),
         record.seed,
         record.run_id,
         spec.unwrap_or_default()
@@ -250,8 +249,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// `METHOD-seed-N-RUN_ID`: the directory of a run, by which TensorBoard names it.
-pub fn run_directory(labels: &[&str], seed: u64, run_id: &str) -> String {
-    let run = format!("{}-seed-{seed}", labels.join("-"));
+pub fn run_directory(labels: &[Label], seed: u64, run_id: &str) -> String {
+    let run = format!("{}-seed-{seed}", label_texts(labels).join("-"));
     let name = format!("{}-{run_id}", plain_name(&run));
     name.trim_start_matches('-').to_owned()
 }

@@ -83,9 +83,9 @@ impl Failure {
         Self::new(Exit::Bug, error.to_string())
     }
 
-    /// An error of reading or writing in the output directory.
+    /// An error of reading or writing in the output directory, with its causes.
     pub fn resources(error: impl fmt::Display) -> Self {
-        Self::new(Exit::Resources, error.to_string())
+        Self::new(Exit::Resources, format!("{error:#}"))
     }
 
     /// An input file that cannot be used.

@@ -130,7 +130,7 @@ fn check_stage(
 
 /// Paths of the parameters that a change of encoding draws anew, as those of a whole model. The
 /// others are carried over: their name and shape are the same in an encoding of the same kind.
-pub fn drawn_anew(from: &EncodingConfig, to: &EncodingConfig, shape: &ModelShape) -> Vec<String> {
+fn drawn_anew(from: &EncodingConfig, to: &EncodingConfig, shape: &ModelShape) -> Vec<String> {
     let known = match from.kind() == to.kind() {
         true => from.facts(shape).parameters,
         false => Vec::new(),

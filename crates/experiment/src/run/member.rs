@@ -76,10 +76,6 @@ pub struct ReadyRun<'a> {
     timings: Timings,
 }
 
-fn resources(error: anyhow::Error) -> Failure {
-    Failure::resources(format!("{error:#}"))
-}
-
 /// The failure of a run that a signal stopped, or kept from starting.
 pub fn stopped(when: &str) -> Failure {
     let exit = signals::asked().unwrap_or(Exit::Interrupted);
@@ -110,7 +106,7 @@ impl<'a> Run<'a> {
         let initial = self.initial()?;
         if self.how.initial_weights {
             let path = self.directory.join(INITIAL_WEIGHTS_FILE);
-            initial.save(self.disk, &path).map_err(resources)?;
+            initial.save(self.disk, &path).map_err(Failure::resources)?;
         }
         // The program and the corpus are there once.
         let limit = self.how.memory_limit;
@@ -205,7 +201,7 @@ impl<'a> Run<'a> {
                     weights: initial.clone(),
                     ..TrainingStart::default()
                 });
-            let log = StepLog::create(disk, directory).map_err(resources)?;
+            let log = StepLog::create(disk, directory).map_err(Failure::resources)?;
             return Ok((given, log));
         };
         scorer.resume(scores);
@@ -374,7 +370,7 @@ impl ReadyRun<'_> {
         let weights = parameters::of(&trained.model);
         weights
             .save(run.disk, &run.directory.join(WEIGHTS_FILE))
-            .map_err(resources)?;
+            .map_err(Failure::resources)?;
         let evals = match &trained.diverged {
             Some((diverged, batch)) => {
                 (run.report)(&Event::Diverged {

@@ -12,7 +12,7 @@ use tiny_transformer::{Observe, Pass};
 
 /// Length of the batch of a step, in the task's unit; of rows of several lengths the longest that
 /// may be drawn, to which the others are padded.
-pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
+fn batch_length(spec: &RunSpec, step: u64) -> usize {
     let train = &spec.train;
     match train.length {
         LengthCurriculum::Fixed | LengthCurriculum::Mixed => train.train_len,

@@ -8,6 +8,7 @@ use crate::run::step_scores::TrainingScores;
 use crate::spec::RunSpec;
 use burn::tensor::Device;
 use records::record::{CurvePoint, Divergence};
+use records::stats::mean;
 use rundir::Weights;
 use rundir::steplog::Step;
 use support::exit::Failure;
@@ -359,14 +360,10 @@ fn clip_factor(norm: f64, clip: f64) -> f64 {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// Mean loss over the last tenth of the steps of a training.
 pub fn final_loss(losses: &[f64]) -> f64 {
     let tail = (losses.len() / 10).max(1);
-    mean(&losses[losses.len().saturating_sub(tail)..])
+    mean(&losses[losses.len().saturating_sub(tail)..]).unwrap_or_default()
 }
 
 /// Means over equal intervals of steps, at most `CURVE_POINTS` of them.
@@ -377,7 +374,7 @@ pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
         *step += chunk.len() as u64;
         Some(CurvePoint {
             step: *step,
-            loss_nats: mean(chunk),
+            loss_nats: mean(chunk).unwrap_or_default(),
         })
     });
     points.collect()

@@ -75,7 +75,7 @@ impl<'a> Watcher<'a> {
     /// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be written.
     pub fn step(&mut self, step: Step, snapshot: &Snapshot<'_>) -> Result<bool, Failure> {
         let steps = self.run.job.spec.train.steps;
-        self.log.append(&step).map_err(resources)?;
+        self.log.append(&step).map_err(Failure::resources)?;
         let last = step.step == steps;
         if last || self.reported.elapsed() >= REPORT_EVERY {
             self.reported = Instant::now();
@@ -144,13 +144,13 @@ impl<'a> Watcher<'a> {
     ///
     /// As [`Watcher::step`].
     pub fn sync(&mut self) -> Result<String, Failure> {
-        let (_, blake3) = self.log.sync().map_err(resources)?;
+        let (_, blake3) = self.log.sync().map_err(Failure::resources)?;
         Ok(blake3)
     }
 
     fn save(&mut self, step: &Step, snapshot: &Snapshot<'_>) -> Result<(), Failure> {
         // The log is on disk before the checkpoint that names its length and hash.
-        let (log_bytes, log_blake3) = self.log.sync().map_err(resources)?;
+        let (log_bytes, log_blake3) = self.log.sync().map_err(Failure::resources)?;
         let state = checkpoint::State {
             step: step.step,
             tokens: step.tokens,
@@ -166,7 +166,8 @@ impl<'a> Watcher<'a> {
             job,
             ..
         } = self.run;
-        checkpoint::save(disk, directory, &job.run_id, &self.origin, &state).map_err(resources)?;
+        checkpoint::save(disk, directory, &job.run_id, &self.origin, &state)
+            .map_err(Failure::resources)?;
         (self.saved, self.saved_step) = (Instant::now(), step.step);
         Ok(())
     }
@@ -181,10 +182,6 @@ fn scored(facts: &TaskFacts, taken: &StepScores) -> Event {
         metric: facts.primary_metric.clone(),
         values: rows.map(|row| (row.test_len, value(row))).collect(),
     }
-}
-
-fn resources(error: anyhow::Error) -> Failure {
-    Failure::resources(format!("{error:#}"))
 }
 
 /// Build and machine that write a checkpoint. Resuming elsewhere may differ in the last bits, and

@@ -9,7 +9,7 @@ use crate::runs_on_disk::integrity::contradiction;
 use crate::spec::Job;
 use records::compare::disagreement;
 use records::record::EvalStatus;
-use records::store::{EVALS_DIR, SELECTION_FILE, record_text};
+use records::store::{EVALS_DIR, SELECTION_FILE, evaluation_path, record_text};
 use records::{Conflict, RecordLocation, RunRecord, StoreError};
 use rundir::{Disk, Weights, checkpoint, steplog};
 use serde::{Deserialize, Serialize};
@@ -222,7 +222,7 @@ impl Recorded {
             let missing = self
                 .evaluations_of(run)
                 .iter()
-                .any(|(_, evaluation)| !evaluation_path(&directory, evaluation).exists());
+                .any(|(_, evaluation)| !evaluation_path(&directory, &evaluation.run_id).exists());
             if !is_better && !missing {
                 continue;
             }
@@ -414,11 +414,6 @@ fn placed(record: &RunRecord, run: &PlannedRun) -> RunRecord {
     record
 }
 
-fn evaluation_path(directory: &Path, evaluation: &RunRecord) -> PathBuf {
-    let name = format!("{}.json", evaluation.run_id);
-    directory.join(EVALS_DIR).join(name)
-}
-
 /// Writes a later evaluation of a run, unless it is there.
 fn copy_evaluation(
     disk: &dyn Disk,
@@ -426,7 +421,7 @@ fn copy_evaluation(
     run: &PlannedRun,
     evaluation: &RunRecord,
 ) -> Result<(), Failure> {
-    let path = evaluation_path(directory, evaluation);
+    let path = evaluation_path(directory, &evaluation.run_id);
     if path.exists() {
         return Ok(());
     }

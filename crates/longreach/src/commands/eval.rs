@@ -7,9 +7,7 @@ mod variants;
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::outcome::Outcome;
-use crate::commands::eval::prepare::{
-    Prepared, Tasks, check_lengths, evaluation_path, existing, prepare,
-};
+use crate::commands::eval::prepare::{Prepared, Tasks, check_lengths, existing, prepare};
 use burn::tensor::Device;
 use experiment::device;
 use experiment::run::evaluate::evaluate;
@@ -19,7 +17,7 @@ use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
 use experiment::runs_on_disk::recorded::no_weights;
 use experiment::runs_on_disk::selection::{self, Run};
 use records::RunRecord;
-use records::store::EVALS_DIR;
+use records::store::{EVALS_DIR, evaluation_path};
 use rundir::Weights;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

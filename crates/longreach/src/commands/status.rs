@@ -5,7 +5,7 @@ use experiment::runs_on_disk::files::{JOB_FILE, read_job, runs_below, trained_in
 use experiment::runs_on_disk::state::{RunState, counts, counts_text, of_record, state};
 use experiment::spec;
 use records::RunRecord;
-use records::record::Label;
+use records::record::label_texts;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -200,7 +200,7 @@ fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
         .and_then(|train| train.get("steps")?.as_u64());
     RunLine {
         directory: run.to_owned(),
-        name: names(&record.labels),
+        name: label_texts(&record.labels).join(", "),
         method: spec::method(&record.labels),
         seed: Some(record.seed),
         half_of: record.half_of,
@@ -210,11 +210,6 @@ fn in_pytorch(run: &Path, record: RunRecord) -> RunLine {
         note: note.or_else(|| Some("trained in PyTorch".to_owned())),
         experiment: record.experiment,
     }
-}
-
-fn names(labels: &[Label]) -> String {
-    let labels: Vec<&str> = labels.iter().map(|label| label.text.as_str()).collect();
-    labels.join(", ")
 }
 
 fn line(run: &Path) -> RunLine {
@@ -232,7 +227,7 @@ fn line(run: &Path) -> RunLine {
     let (state, step, note) = state(run, &job);
     RunLine {
         directory: run.to_owned(),
-        name: names(&job.labels),
+        name: label_texts(&job.labels).join(", "),
         method: spec::method(&job.labels),
         seed: Some(job.spec.seed),
         half_of: job.half_of,

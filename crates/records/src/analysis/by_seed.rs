@@ -19,7 +19,7 @@ impl Setting<'_> {
     /// The reach of each seed that learned the task, from least to most, over the lengths at which
     /// it was tested. As in [`reach`](Self::reach), a length at which a seed diverged, or that the
     /// encoding does not support, is lost. A seed without a number in length is left out.
-    pub fn reach_by_seed(&self, method: &Method) -> Vec<SeedReach> {
+    fn reach_by_seed(&self, method: &Method) -> Vec<SeedReach> {
         let failed = self.failed(method);
         let runs = self.groups[method.group].runs.iter();
         let learned = runs.filter(|run| !failed.contains(&run.seed));

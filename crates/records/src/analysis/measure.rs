@@ -237,7 +237,7 @@ impl Setting<'_> {
     }
 
     /// The in-length score's length and every longer one.
-    pub fn lengths_from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+    fn lengths_from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let from = self.in_length.unwrap_or(usize::MAX);
         self.lengths.iter().copied().filter(move |&l| l >= from)
     }

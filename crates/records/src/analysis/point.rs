@@ -112,7 +112,7 @@ pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
 }
 
 /// The mean, and its interval with the space before it.
-pub fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
+fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
     parts_at(metric, estimate, decimals(metric, estimate))
 }
 

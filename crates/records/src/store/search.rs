@@ -108,6 +108,12 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(names)
 }
 
+/// Whether a file of [`EVALS_DIR`] has the name of a record.
+pub fn is_evaluation(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    !name.starts_with('.') && path.extension().is_some_and(|ending| ending == "json")
+}
+
 /// A search in progress.
 #[derive(Default)]
 struct Search {
@@ -164,9 +170,7 @@ impl Search {
         };
         for (name, kind) in names {
             let path = dir.join(&name);
-            if name.to_string_lossy().starts_with('.')
-                || path.extension().is_none_or(|e| e != "json")
-            {
+            if !is_evaluation(&path) {
                 continue;
             }
             if kind.is_file() {

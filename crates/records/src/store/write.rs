@@ -1,6 +1,6 @@
 //! Writing records: one document, or many in one file.
 
-use super::found::{Found, MAX_RECORD_BYTES, StoreError, invalid};
+use super::found::{EVALS_DIR, Found, MAX_RECORD_BYTES, StoreError, invalid};
 use super::read::parse;
 use crate::order;
 use crate::record::RunRecord;
@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 /// Where a record belongs under a directory of runs: `<root>/<experiment>/<run_id>`.
 pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
     root.join(experiment).join(run_id)
+}
+
+/// Where the record of a later evaluation belongs in the directory of its run.
+pub fn evaluation_path(run: &Path, id: &str) -> PathBuf {
+    run.join(EVALS_DIR).join(format!("{id}.json"))
 }
 
 /// The text of a `record.json` that is going to be written to `path`.

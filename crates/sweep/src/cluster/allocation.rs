@@ -126,7 +126,7 @@ pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<G
     }
 }
 
-/// The node's name in its cluster, or in an environment without schedulers that of the host.
+/// The node's name in its cluster; empty outside one.
 pub fn node(env: Env<'_>) -> String {
     env("SLURMD_NODENAME").unwrap_or_default()
 }

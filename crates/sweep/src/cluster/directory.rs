@@ -275,7 +275,7 @@ pub fn this_program() -> Result<PathBuf, Failure> {
 /// # Errors
 ///
 /// [`Exit::Input`] if it cannot be read.
-pub fn hash_of_this_program() -> Result<String, Failure> {
+fn hash_of_this_program() -> Result<String, Failure> {
     hash_of(&this_program()?)
 }
 

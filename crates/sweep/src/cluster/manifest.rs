@@ -7,6 +7,7 @@ use crate::cluster::directory::{MANIFEST_FILE, TASKS_FILE};
 use experiment::plan::memory::TaskSizes;
 use experiment::plan::planned::PlannedRun;
 use experiment::spec::Job;
+use records::record::label_texts;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -111,13 +112,7 @@ pub struct BriefTrain {
 impl Brief {
     /// The method: values on the axes.
     pub fn method(&self) -> String {
-        let labels: Vec<&str> = self
-            .job
-            .labels
-            .iter()
-            .map(|label| label.text.as_str())
-            .collect();
-        labels.join(", ")
+        label_texts(&self.job.labels).join(", ")
     }
 }
 

@@ -16,7 +16,7 @@ pub type File = (String, String);
 
 impl Scheduler {
     /// The programs that `--go` calls.
-    pub fn programs(self) -> &'static [&'static str] {
+    fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Slurm => &["sbatch"],
             Self::Hq => &["hq"],

@@ -61,8 +61,7 @@ impl Logger {
 
 /// `METHOD-seed-N-RUN_ID`, as TensorBoard lists the run.
 fn name(job: &Job) -> String {
-    let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
-    run_directory(&labels, job.spec.seed, &job.run_id)
+    run_directory(&job.labels, job.spec.seed, &job.run_id)
 }
 
 fn follow(mut runs: Vec<Followed>, ended: &Receiver<()>) {

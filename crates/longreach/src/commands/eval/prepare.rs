@@ -11,7 +11,7 @@ use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_l
 use experiment::runs_on_disk::selection::Run;
 use experiment::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
 use records::record::{MOST_EVALS, RunStatus};
-use records::store::EVALS_DIR;
+use records::store::{EVALS_DIR, evaluation_path};
 use records::{RunRecord, read_record};
 use schema::text::excerpt;
 use std::collections::{BTreeSet, HashMap};
@@ -210,11 +210,6 @@ pub fn existing(
         record.run_id == *id && record.model == own.model && record.seal_holds() != Some(false);
     let is_complete = same && !skipped_fits(&record, spec, &sizes, limit);
     Ok(is_complete.then_some((record, path)))
-}
-
-/// The path of the record of an evaluation.
-pub fn evaluation_path(directory: &Path, id: &str) -> PathBuf {
-    directory.join(EVALS_DIR).join(format!("{id}.json"))
 }
 
 /// Refuses a length where the run was tested over a range that ends there, and the other way round:

@@ -50,8 +50,7 @@ fn place(record: &RunRecord) -> PathBuf {
     let of = record.evaluation_of.as_ref();
     let of = of.map_or_else(String::new, |of| format!("-of-{of}"));
     let id = format!("{}{of}", record.run_id);
-    let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
     PathBuf::from(plain_name(&record.experiment))
-        .join(run_directory(&labels, record.seed, &id))
+        .join(run_directory(&record.labels, record.seed, &id))
         .join("events.out.tfevents.0.longreach")
 }

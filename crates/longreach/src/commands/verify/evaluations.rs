@@ -6,7 +6,7 @@ use experiment::run::task::build_task;
 use experiment::spec::test_lens::TestLens;
 use experiment::spec::{EvalSpec, Job, RunSpec};
 use records::record::TrainFacts;
-use records::store::EVALS_DIR;
+use records::store::{EVALS_DIR, is_evaluation};
 use records::{RunRecord, read_record};
 use schema::text::excerpt;
 use serde_json::Value;
@@ -72,19 +72,8 @@ fn files(run: &Path) -> Vec<PathBuf> {
         return Vec::new();
     }
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let is_record = |path: &PathBuf| {
-        let hidden = path
-            .file_name()
-            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        !hidden
-            && path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-    };
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(is_record)
-        .collect();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(|path| is_evaluation(path)).collect();
     paths.sort();
     paths
 }
