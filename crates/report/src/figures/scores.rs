@@ -29,8 +29,12 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, metric: &str) -> Figure {
         line(&Named::method(setting, *m, style), metric, points)
     };
     let series = methods.iter().enumerate().map(of).collect();
-    let lengths = setting.lengths.iter().map(|&l| l as f64).collect();
     let (plot, about) = scores(setting, metric, series);
+    let points = || plot.series.iter().flat_map(|line| &line.points);
+    let lengths = setting.lengths.iter().map(|&len| len as f64);
+    let lengths = lengths
+        .filter(|len| points().any(|p| p.0 == *len))
+        .collect();
     let plot = LinePlot {
         title: format!("{metric} by test length"),
         x_label: format!("test length ({}, log scale)", setting.task.unit),

@@ -22,9 +22,10 @@ pub(super) fn heading(setting: &Setting<'_>) -> String {
     }
 }
 
-/// The caption's sentence on seeds. Bands are removed where there are too many. `what`: from where to
-/// where a band goes.
-pub(super) fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
+/// The caption's sentence on seeds. Lines without numbers are removed, and bands where there are too
+/// many. `what`: from where to where a band goes.
+pub(super) fn bands(setting: &Setting<'_>, series: &mut Vec<Series>, what: &str) -> String {
+    series.retain(|line| !line.points.is_empty());
     let seeds = seeds_text(setting);
     if setting.seeds().1 < 2 {
         return " Single seed, no interval.".into();

@@ -2,7 +2,7 @@
 
 use super::pen::{Font, Pen, TO_BASELINE};
 use super::series::Series;
-use super::style::{DOTS, INK, LineStyle, MUTED, TEXT, text_width};
+use super::style::{DOTS, LineStyle, MUTED, TEXT, text_width};
 use records::text::name;
 
 /// The left edge of titles, and free space at the right.
@@ -137,15 +137,13 @@ impl<'a> Legend<'a> {
                 }
                 None => pen.polyline(&sample, MUTED, 1.2, &DOTS),
             }
-            // A line without points is named in grey.
-            let has_points = series.is_some_and(|s| !s.points.is_empty());
-            let font = Font {
-                color: if has_points { INK } else { MUTED },
-                ..Font::START
+            let font = match series {
+                Some(_) => &Font::START,
+                None => &muted,
             };
             for (at, line) in lines.iter().enumerate() {
                 let baseline = y + TO_BASELINE + at as f64 * LEGEND_WRAP;
-                pen.text((x + LEGEND_SAMPLE + 8.0, baseline), line, &font);
+                pen.text((x + LEGEND_SAMPLE + 8.0, baseline), line, font);
             }
             y += row_height(lines);
         }

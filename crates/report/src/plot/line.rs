@@ -1,6 +1,7 @@
-//! Lines with bands over a numeric axis.
+//! Lines over a numeric axis.
 
 use super::axis::{Axis, is_drawable, with_room};
+use super::bands::{self, Dot, is_cut};
 use super::ends::Ends;
 use super::frame::{Head, Legend, MARGIN, described};
 use super::page::{self, PageFigure, classes, marker_class};
@@ -9,9 +10,7 @@ use super::pen::{
 };
 use super::ranges::{other_axis, scale, x_axis, y_axis};
 use super::series::{LinePlot, Series};
-use super::style::{
-    Color, DOTS, FRAME, GRID, LineStyle, MUTED, REFERENCE, TEXT, TITLE, text_width,
-};
+use super::style::{DOTS, FRAME, GRID, LineStyle, MUTED, REFERENCE, TEXT, TITLE, text_width};
 
 /// Width and height of the axes of a file, and of a figure that fills the column of a page.
 const FILE: Spot = (560.0, 330.0);
@@ -68,12 +67,18 @@ impl LinePlot {
         }
     }
 
-    /// Name of the y axis with its note.
-    fn y_name(&self, log: bool) -> String {
-        match (self.y_note.as_str(), log) {
-            ("", _) => self.y_label.clone(),
-            (note, false) => format!("{} ({note})", self.y_label),
-            (note, true) => format!("{} ({note}, log scale)", self.y_label),
+    /// Name of the y axis with its notes. `axis`: the one whose ends cut bands.
+    fn y_name(&self, log: bool, axis: &Axis) -> String {
+        let cuts_bands = self.series.iter().any(|line| is_cut(line, axis));
+        let notes = [
+            (!self.y_note.is_empty(), self.y_note.as_str()),
+            (log && !self.y_note.is_empty(), "log scale"),
+            (cuts_bands, bands::CUT),
+        ];
+        let notes: Vec<&str> = notes.iter().filter(|n| n.0).map(|n| n.1).collect();
+        match notes.as_slice() {
+            [] => self.y_label.clone(),
+            notes => format!("{} ({})", self.y_label, notes.join(", ")),
         }
     }
 
@@ -82,7 +87,7 @@ impl LinePlot {
         let is_page = target == Target::Page;
         let (x, y) = (x_axis(self), y_axis(self, is_page));
         let other = if is_page { other_axis(self, &y) } else { None };
-        let y_name = self.y_name(self.log_y);
+        let y_name = self.y_name(self.log_y, &y);
         let head = Head {
             title: if is_page { "" } else { &self.title },
             subtitle: if is_page { "" } else { &self.subtitle },
@@ -148,7 +153,7 @@ impl LinePlot {
                 let Some(axis) = axis else { continue };
                 let class = if log == self.log_y { "y" } else { "y other" };
                 pen.begin(&format!("class=\"{class}\""));
-                head.name_y(&mut pen, left, &self.y_name(log));
+                head.name_y(&mut pen, left, &self.y_name(log, &area.y));
                 area.draw_y(&mut pen, axis);
                 pen.end();
             }
@@ -204,14 +209,6 @@ struct Area<'a> {
     right: f64,
     top: f64,
     bottom: f64,
-}
-
-/// A point of a line on the page, with its band's ends.
-struct Dot {
-    /// Its place in the series.
-    index: usize,
-    at: Spot,
-    band: Option<(f64, f64)>,
 }
 
 impl<'a> Area<'a> {
@@ -338,10 +335,12 @@ impl<'a> Area<'a> {
         for (index, (look, stretches)) in drawn.iter().enumerate() {
             if stretches.iter().flatten().any(|dot| dot.band.is_some()) {
                 let classes = classes(series[index].style);
-                pen.begin(&group("band", &classes, index, ""));
-                stretches
-                    .iter()
-                    .for_each(|dots| band(pen, dots, look.color));
+                let is_cut = is_cut(&series[index], &self.y);
+                let class = if is_cut { "cut band" } else { "band" };
+                pen.begin(&group(class, &classes, index, ""));
+                for dots in stretches {
+                    bands::draw(pen, dots, look.color, is_cut);
+                }
                 pen.end();
             }
         }
@@ -474,23 +473,4 @@ fn tips(series: &Series, dots: &[&Dot], places: &mut Vec<String>) -> Option<Stri
         all.push(format!("{at} {}", plain(value)));
     }
     Some(format!(" data-t=\"{}\"", all.join("|")))
-}
-
-/// The band of a stretch: an area between neighbours, a bar at a point without any.
-fn band(pen: &mut Pen, dots: &[Dot], color: Color) {
-    for piece in dots.split(|dot| dot.band.is_none()) {
-        if let [single] = piece
-            && let Some((a, b)) = single.band
-        {
-            pen.line((single.at.0, a), (single.at.0, b), color, 1.4, &[]);
-        }
-        if piece.len() < 2 {
-            continue;
-        }
-        // Along the lower ends and back along the upper ones.
-        let lower = piece.iter().filter_map(|d| Some((d.at.0, d.band?.0)));
-        let upper = piece.iter().rev().filter_map(|d| Some((d.at.0, d.band?.1)));
-        let corners: Vec<Spot> = lower.chain(upper).collect();
-        pen.area(&corners, color);
-    }
 }

@@ -4,7 +4,8 @@
 //! crate draws them: `docs/plots-upstream.md`.
 //!
 //! ```text
-//! line.rs     drawing of lines, bands, references
+//! line.rs     drawing of lines and references
+//! bands.rs    bands around lines, and where an axis cuts them
 //! series.rs   LinePlot, and Series: one of its lines
 //! heatmap.rs  Heatmap: a matrix as colours
 //! dots.rs     Dots: a number of each method with its interval
@@ -20,6 +21,7 @@
 //! ```
 
 mod axis;
+mod bands;
 mod dots;
 mod ends;
 mod frame;

@@ -231,12 +231,12 @@ impl Pen {
     }
 
     /// The area of a band, painted by the class of its group in a page.
-    pub(super) fn area(&mut self, corners: &[Spot], color: Color) {
+    pub(super) fn area(&mut self, corners: &[Spot], color: Color, opacity: f64) {
         self.flush();
         let places = self.places(corners);
         let fill = match self.target {
             Target::Page => String::new(),
-            Target::File => format!(" fill=\"{color}\" opacity=\"0.14\""),
+            Target::File => format!(" fill=\"{color}\" opacity=\"{opacity}\""),
         };
         let _ = write!(self.out, "<polygon points=\"{places}\"{fill}/>");
     }

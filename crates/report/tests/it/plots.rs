@@ -1,6 +1,10 @@
-//! Figures of lines: legends, and names and numbers of any origin.
+//! Figures of lines: legends, bands, and names and numbers of any origin.
 
+use crate::common::{copy_task, ok_row, record};
+use crate::report::{spec, text};
 use longreach_report::plot::{LinePlot, Series};
+use longreach_report::report;
+use serde_json::json;
 
 #[test]
 fn the_legend_names_what_varies_and_the_reference() {
@@ -51,4 +55,52 @@ fn hostile_names_and_numbers_are_harmless() {
     );
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
     assert!(LinePlot::default().to_svg().contains("no numbers"));
+}
+
+#[test]
+fn a_band_that_the_axis_cuts_is_lighter_and_the_figure_says_so() {
+    let plot = |high: f64, points: usize| LinePlot {
+        y_label: "loss".into(),
+        y_note: "lower is better".into(),
+        series: vec![Series {
+            points: vec![(1.0, 1.0), (2.0, 1.1)][..points].to_vec(),
+            band: vec![Some((0.999, high)); points],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let (whole, cut) = (plot(1.12, 2).to_svg(), plot(9.0, 2).to_svg());
+    assert!(whole.contains("opacity=\"0.14\"") && whole.contains(">loss (lower is better)<"));
+    assert!(cut.contains("opacity=\"0.05\"") && !cut.contains("opacity=\"0.14\""));
+    assert!(cut.contains(">loss (lower is better, lighter bands are cut)<"));
+    // The bar of a single point.
+    let is_thin = |high| plot(high, 1).to_svg().contains("stroke-width=\"0.5\"");
+    assert!(is_thin(9.0) && !is_thin(1.0));
+}
+
+#[test]
+fn a_figure_has_the_lengths_and_methods_with_numbers_only() {
+    let mut records = Vec::new();
+    for (pe, has_both) in [("alibi", true), ("nope", false), ("rope", true)] {
+        let mut run = record("few", &[("model.pe", json!(pe))], 0, copy_task(64));
+        run.evals = [64, 128, 256]
+            .map(|len| match has_both && len == 64 {
+                true => ok_row(
+                    "trained",
+                    len,
+                    &[("exact_match", 1.0), ("token_accuracy", 1.0)],
+                ),
+                false => ok_row("trained", len, &[("exact_match", 1.0)]),
+            })
+            .into();
+        records.push(run);
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let names = |svg: &str| ["alibi", "nope", "rope"].map(|m| svg.contains(&format!(">{m}<")));
+    let lengths = |svg: &str| ["64", "128", "256"].map(|l| svg.contains(&format!(">{l}<")));
+    let all = text(&report, "exact-match-by-length.svg");
+    assert_eq!((names(&all), lengths(&all)), ([true; 3], [true; 3]));
+    let some = text(&report, "token-accuracy-by-length.svg");
+    assert_eq!(names(&some), [true, false, true]);
+    assert_eq!(lengths(&some), [true, false, false]);
 }
