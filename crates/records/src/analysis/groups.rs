@@ -31,6 +31,15 @@ pub struct Group<'a> {
     pub variants: Vec<Variant<'a>>,
     /// The identity.
     pub spec: Spec,
+    /// The place of the run of each seed.
+    by_seed: HashMap<u64, usize>,
+}
+
+impl<'a> Group<'a> {
+    /// The run of a seed.
+    pub fn run_of(&self, seed: u64) -> Option<&Run<'a>> {
+        Some(&self.runs[*self.by_seed.get(&seed)?])
+    }
 }
 
 /// A record and its evaluations by variant and length, later ones included.
@@ -256,9 +265,10 @@ fn group<'a>(
         variant::define(&mut variants, definition.variant, definition, false);
     }
     let mut runs: Vec<Run<'a>> = Vec::new();
+    let mut by_seed = HashMap::new();
     for &record in pool {
         // Two run ids of one spec and one seed: `report` refuses them if their numbers differ.
-        if runs.iter().any(|run| run.seed == record.seed) {
+        if *by_seed.entry(record.seed).or_insert(runs.len()) < runs.len() {
             continue;
         }
         let mut run = Run::new(record);
@@ -292,6 +302,7 @@ fn group<'a>(
         runs,
         variants,
         spec,
+        by_seed,
     }
 }
 

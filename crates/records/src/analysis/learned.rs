@@ -7,6 +7,7 @@ use super::setting::{Method, Setting};
 use crate::metric::{self, better_first};
 use crate::stats;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// Whether a method has learned its task at the lengths it was trained on.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +129,7 @@ impl Setting<'_> {
     }
 
     /// Seeds that have not learned the task: nothing is said of them past the training length.
-    pub fn failed(&self, method: &Method) -> Vec<u64> {
+    pub fn failed(&self, method: &Method) -> BTreeSet<u64> {
         let seeds = self.learned(method).seeds.into_iter();
         let failed = seeds.filter(|(.., learned)| !learned);
         failed.map(|(seed, ..)| seed).collect()

@@ -93,10 +93,7 @@ impl Setting<'_> {
         than: (&Method, usize),
     ) -> Point {
         let value = |seed: u64, (method, len): (&Method, usize)| {
-            let run = self.groups[method.group]
-                .runs
-                .iter()
-                .find(|run| run.seed == seed)?;
+            let run = self.groups[method.group].run_of(seed)?;
             value_at(run, &method.variant, metric, len).ok()
         };
         let pairs: Vec<(f64, f64)> = point
@@ -135,21 +132,21 @@ impl Setting<'_> {
         len: usize,
         of: impl Fn(f64, f64) -> Option<f64>,
     ) -> Point {
-        let others = &self.groups[other.group].runs;
+        let others = &self.groups[other.group];
         let scale = metric::scale(metric);
         // `extrapolated` checks the first method only.
         if self.is_extrapolation_of_unconverged(other, len) {
             return self.point_by(method, scale, |_| Err(Absent::Unconverged));
         }
         let failed = if len > self.task.train_len {
-            [self.failed(method), self.failed(other)].concat()
+            &self.failed(method) | &self.failed(other)
         } else {
-            Vec::new()
+            BTreeSet::new()
         };
         let mut point = self.extrapolated(method, len, scale, |run| {
             let beside = others
-                .iter()
-                .find(|r| r.seed == run.seed && !failed.contains(&r.seed))
+                .run_of(run.seed)
+                .filter(|run| !failed.contains(&run.seed))
                 .ok_or(Absent::Missing)?;
             let there = value_at(run, &method.variant, metric, len)?;
             of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
@@ -215,7 +212,7 @@ impl Setting<'_> {
         {
             return self.point_by(first, scale, |_| Err(Absent::Unconverged));
         }
-        let failed: Vec<u64> = others.iter().flat_map(|m| self.failed(m)).collect();
+        let failed: BTreeSet<u64> = others.iter().flat_map(|m| self.failed(m)).collect();
         let is_past = len > self.task.train_len;
         self.extrapolated(first, len, scale, |run| {
             if is_past && failed.contains(&run.seed) {
@@ -225,9 +222,7 @@ impl Setting<'_> {
             let (mut low, mut high) = (own, own);
             for other in others {
                 let beside = self.groups[other.group]
-                    .runs
-                    .iter()
-                    .find(|r| r.seed == run.seed)
+                    .run_of(run.seed)
                     .ok_or(Absent::Missing)?;
                 let value = value_at(beside, &other.variant, metric, len)?;
                 (low, high) = (low.min(value), high.max(value));
@@ -283,13 +278,13 @@ impl Setting<'_> {
         scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
     ) -> Point {
-        self.point_without(&[], method, scale, value)
+        self.point_without(&BTreeSet::new(), method, scale, value)
     }
 
     /// A point of all runs but those of some seeds.
     fn point_without(
         &self,
-        failed: &[u64],
+        failed: &BTreeSet<u64>,
         method: &Method,
         scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
@@ -370,7 +365,6 @@ fn block_differences(point: &Point, of: Scored<'_, '_>, than: Scored<'_, '_>) ->
 }
 
 fn blocks<'s>(seed: u64, (setting, method, len): Scored<'s, '_>) -> Option<&'s [f64]> {
-    let mut runs = setting.groups[method.group].runs.iter();
-    let run = runs.find(|run| run.seed == seed)?;
+    let run = setting.groups[method.group].run_of(seed)?;
     Some(&run.row(&method.variant, len)?.loss_by_block)
 }

@@ -52,8 +52,15 @@ pub(crate) fn results_csv(settings: &[Setting<'_>]) -> Result<String, ReportErro
     let mut rows = Vec::new();
     for setting in settings {
         for group in &setting.groups {
+            let learned = learned_by_seed(setting, group);
             for run in &group.runs {
-                rows.extend(run_rows(setting, group, run, has_ranges(settings)));
+                rows.extend(run_rows(
+                    setting,
+                    group,
+                    run,
+                    &learned,
+                    has_ranges(settings),
+                ));
             }
         }
     }
@@ -69,25 +76,31 @@ fn has_ranges(settings: &[Setting<'_>]) -> bool {
     settings.iter().any(|setting| !setting.ranges.is_empty())
 }
 
+/// Whether the seeds learned the task in length, by variant and seed; without those that have no
+/// score there.
+fn learned_by_seed<'s>(
+    setting: &'s Setting<'_>,
+    group: &Group<'_>,
+) -> BTreeMap<(&'s str, u64), &'static str> {
+    let is_own = |m: &&Method| std::ptr::eq(&setting.groups[m.group], group);
+    let of = |method: &'s Method| {
+        let seeds = setting.learned(method).seeds.into_iter();
+        let text = |learned| if learned { "yes" } else { "no" };
+        seeds.map(move |(seed, _, learned)| ((method.variant.as_str(), seed), text(learned)))
+    };
+    setting.methods.iter().filter(is_own).flat_map(of).collect()
+}
+
 fn run_rows(
     setting: &Setting<'_>,
     group: &Group<'_>,
     run: &Run<'_>,
+    learned: &BTreeMap<(&str, u64), &str>,
     has_ranges: bool,
 ) -> Vec<Vec<String>> {
     let labels = run.labels.iter();
     let labels: Vec<String> = labels.map(|l| format!("{}={}", l.key, l.text)).collect();
     let labels = labels.join("; ");
-    // Whether the seed learned the task in length; empty where it has no score there.
-    let is_own = |m: &&Method| std::ptr::eq(&setting.groups[m.group], group);
-    let by_variant = setting.methods.iter().filter(is_own).map(|method| {
-        let seeds = setting.learned(method).seeds;
-        let own = seeds.iter().find(|(seed, ..)| *seed == run.seed);
-        let text = own.map_or("", |(.., learned)| if *learned { "yes" } else { "no" });
-        (method.variant.as_str(), text)
-    });
-    let by_variant: BTreeMap<&str, &str> = by_variant.collect();
-    let learned = |variant: &str| (*by_variant.get(variant).unwrap_or(&"")).to_owned();
     let row = |variant: &str, number: Number| {
         let mut row = vec![
             run.experiment.clone(),
@@ -107,7 +120,7 @@ fn run_rows(
             number.reason,
             methods::encoding(group, variant),
             methods::positions(group, variant),
-            learned(variant),
+            (*learned.get(&(variant, run.seed)).unwrap_or(&"")).to_owned(),
         ];
         row.extend(has_ranges.then_some(number.from_len));
         row
