@@ -8,20 +8,39 @@ use records::metric;
 use records::record::{Candidate, Selected};
 use records::text;
 
-/// A table of choices, and one of everything that was tried, folded away; none where nothing was
-/// chosen.
+/// For each way of choosing a table of choices, and one of everything that was tried, folded away;
+/// none where nothing was chosen. A setting may pool experiments that chose in several ways.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
-    let chosen: Vec<(&Group<'_>, &Selected)> = setting
-        .groups
-        .iter()
-        .filter_map(|group| Some((group, group.runs.first()?.selected.as_ref()?)))
-        .collect();
-    let Some((_, first)) = chosen.first() else {
-        return Vec::new();
-    };
-    let slug = |name: &str| match setting.slug.as_str() {
-        "" => name.to_owned(),
-        slug => format!("{slug}-{name}"),
+    let mut ways: Vec<Vec<(&Group<'_>, &Selected)>> = Vec::new();
+    let way = |one: &Selected| (one.by.clone(), one.test_len, one.steps, one.seeds.clone());
+    for group in &setting.groups {
+        let Some(selected) = group.runs.first().and_then(|run| run.selected.as_ref()) else {
+            continue;
+        };
+        let chosen = (group, selected);
+        match ways.iter_mut().find(|w| way(w[0].1) == way(selected)) {
+            Some(known) => known.push(chosen),
+            None => ways.push(vec![chosen]),
+        }
+    }
+    let tables = ways.iter().enumerate();
+    tables
+        .flat_map(|(at, chosen)| of_way(setting, at, chosen))
+        .collect()
+}
+
+/// The tables of choices that were made in one way, the `at`th of the setting.
+fn of_way(setting: &Setting<'_>, at: usize, chosen: &[(&Group<'_>, &Selected)]) -> [Table; 2] {
+    let (_, first) = chosen[0];
+    let slug = |name: &str| {
+        let name = match at {
+            0 => name.to_owned(),
+            at => format!("{name}-{}", at + 1),
+        };
+        match setting.slug.as_str() {
+            "" => name,
+            slug => format!("{slug}-{name}"),
+        }
     };
     let seeds: Vec<String> = first.seeds.iter().map(u64::to_string).collect();
     let caption = format!(
@@ -33,7 +52,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
         setting.name
     );
     let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    vec![
+    [
         Table {
             slug: slug("selection"),
             title: "Chosen values".into(),

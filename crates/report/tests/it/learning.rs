@@ -5,9 +5,11 @@ use crate::common::*;
 use longreach_report::{
     ComparisonSpec, Format, Report, ReportError, ReportSpec, ScoreComparison, report,
 };
+use records::analysis::looks::styles;
 use records::claims::{Claims, Verdict};
-use records::record::RunRecord;
+use records::record::{Label, RunRecord};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 fn text(report: &Report, name: &str) -> String {
     String::from_utf8(report.file(name).unwrap().to_vec()).unwrap()
@@ -219,6 +221,62 @@ fn a_chosen_value_at_the_end_of_its_list_is_explained() {
     assert!(
         edge.contains(note) && edge.contains("rope \\[lr = 0.001, edge\\]"),
         "{edge}"
+    );
+}
+
+#[test]
+fn choices_made_in_other_ways_have_tables_of_their_own() {
+    let mut records = text_experiment();
+    for run in &mut records {
+        let candidate = json!({ "values": [{ "key": "train.lr", "text": "0.01", "value": 0.01 }],
+                                "runs": ["a"], "scores": [1.0] });
+        let (seed, steps) = match run.labels[0].text.as_str() {
+            "rope" => (100, 10),
+            _ => (7, 200),
+        };
+        let selected = json!({ "by": "loss_nats", "test_len": 64, "steps": steps,
+                               "seeds": [seed], "candidates": [candidate], "chosen": 0 });
+        run.selected = Some(serde_json::from_value(selected).unwrap());
+    }
+    let page = report(&records, &[], &spec(&[Format::Md])).unwrap();
+    let page = text(&page, "report.md");
+    for (way, method, other) in [
+        ("seeds 100, 10 steps", "rope", "alibi"),
+        ("seeds 7, 200 steps", "alibi", "rope"),
+    ] {
+        let caption = page.find(way).unwrap_or_else(|| panic!("{way}: {page}"));
+        let table = page[..caption].rfind("Chosen values").unwrap();
+        let rest = &page[table..];
+        let rows = rest.lines().skip_while(|line| !line.starts_with('|'));
+        let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+        let has = |name: &str| rows.iter().any(|row| row.contains(&format!("| {name} ")));
+        assert!(has(method) && !has(other), "{way}: {rows:?}");
+    }
+}
+
+/// A view of runs at work.
+#[test]
+fn runs_of_a_sweep_look_as_the_method_that_they_decide() {
+    let (_, mut all) = both();
+    let label = |value: f64| Label {
+        key: "train.lr".into(),
+        text: value.to_string(),
+        value: value.into(),
+    };
+    let is_of_sweep = |run: &&mut RunRecord| run.is_of_sweep();
+    for run in all.iter_mut().filter(is_of_sweep) {
+        run.labels.push(label(0.01));
+    }
+    let styles = styles(&all, &[]);
+    let of_method = |name: &str| {
+        let own = all.iter().filter(|run| run.labels[0].text == name);
+        own.map(|run| styles[&run.run_id]).collect::<BTreeSet<_>>()
+    };
+    let found: Vec<BTreeSet<usize>> = ["alibi", "nope", "rope"].map(of_method).into();
+    assert!(found.iter().all(|styles| styles.len() == 1), "{found:?}");
+    assert_eq!(
+        found.into_iter().flatten().collect::<BTreeSet<_>>().len(),
+        3
     );
 }
 
