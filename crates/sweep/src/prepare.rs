@@ -6,7 +6,7 @@ use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
 use experiment::runs_on_disk::starts::check_starts;
 use rundir::{Disk, checkpoint};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use support::console;
 use support::exit::{Exit, Failure};
@@ -36,8 +36,9 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
         }
         write_job(disk, &plan.runs[*index], options)?;
     }
+    let to_do: HashSet<usize> = todo.iter().copied().collect();
     for (index, run) in plan.runs.iter().enumerate() {
-        if !todo.contains(&index) {
+        if !to_do.contains(&index) {
             tidy_recorded(disk, run, options);
             renew_job(disk, run, options);
         }

@@ -6,6 +6,7 @@ use crate::runs_on_disk::walk::{directories_in, directories_with};
 use crate::spec::Job;
 use config::diagnostic::closest_first;
 use schema::text::excerpt;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
@@ -22,20 +23,21 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run as people name it, `RoPE, seed 0`; with its id where that is also the name of
-    /// another of `all`.
-    pub fn name_among(&self, all: &[Run]) -> String {
-        let name = self.name();
-        if all.iter().filter(|other| other.name() == name).count() < 2 {
-            return name;
+    /// The runs as people name them, `RoPE, seed 0`; with their ids where several have one name.
+    pub fn names(all: &[Run]) -> Vec<String> {
+        let names: Vec<String> = all.iter().map(Run::name).collect();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for name in &names {
+            *counts.entry(name).or_default() += 1;
         }
-        format!(
-            "{name} ({})",
-            self.directory
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-        )
+        let one = |(run, name): (&Run, &String)| match counts[name.as_str()] {
+            1 => name.clone(),
+            _ => format!(
+                "{name} ({})",
+                run.directory.file_name().unwrap_or_default().display()
+            ),
+        };
+        all.iter().zip(&names).map(one).collect()
     }
 
     /// The run as people name it: `RoPE, seed 0`.

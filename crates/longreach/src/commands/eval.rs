@@ -74,6 +74,7 @@ fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcom
     }
     let selected = selection::select(&request.paths, &request.filters, &mut progress)?;
     let prepared = prepare_all(&selected, request, &mut progress)?;
+    let names = Run::names(&selected);
     let total = selected.len();
     let mut device = None;
     let mut outcome = Outcome {
@@ -82,12 +83,12 @@ fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcom
         failed: Vec::new(),
         stopped: None,
     };
-    for (index, (run, prepared)) in selected.iter().zip(prepared).enumerate() {
+    let runs = selected.iter().zip(prepared).zip(names);
+    for (index, ((run, prepared), name)) in runs.enumerate() {
         outcome.stopped = signals::asked();
         if outcome.stopped.is_some() {
             break;
         }
-        let name = run.name_among(&selected);
         let prefix = if total > 1 {
             format!("[run {}/{total}] {name}: ", index + 1)
         } else {

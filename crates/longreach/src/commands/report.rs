@@ -14,7 +14,7 @@ use records::store::{EVALS_DIR, Found, find_records_within};
 use records::{Excluded, RunRecord};
 use report::{Format, Report, ReportError, ReportSpec, RunTimings, report};
 use schema::text::excerpt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -232,12 +232,11 @@ pub fn of_sweep(
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
+        let own = all.iter();
+        let own: HashSet<_> = own.map(|run| (&run.experiment, &run.run_id)).collect();
         let is_ours = |record: &RunRecord| {
-            let of = record.evaluation_of.as_deref();
-            of.is_some_and(|id| {
-                all.iter()
-                    .any(|own| own.run_id == id && own.experiment == record.experiment)
-            })
+            let of = record.evaluation_of.as_ref();
+            of.is_some_and(|id| own.contains(&(&record.experiment, id)))
         };
         let mut evaluations: Vec<RunRecord> = found.records.into_iter().filter(is_ours).collect();
         config.label(&mut evaluations);

@@ -28,13 +28,18 @@ pub fn styles(runs: &[RunRecord], order: &[String]) -> HashMap<String, usize> {
             styles.extend(ids.map(|run| (run.run_id.clone(), style)));
         }
     }
-    let is_sweep = |run: &&&RunRecord| run.is_of_sweep();
-    let results = || sorted.iter().filter(|run| !run.is_of_sweep());
-    for run in sorted.iter().filter(is_sweep) {
-        let decided = results().find(|result| run.labels.starts_with(&result.labels));
-        let style = decided
-            .and_then(|result| styles.get(&result.run_id))
-            .copied();
+    let (swept, results): (Vec<&RunRecord>, Vec<_>) =
+        sorted.into_iter().partition(|run| run.is_of_sweep());
+    for run in swept {
+        // Of the results whose labels the run's begin with, the first.
+        let decided = (0..=run.labels.len()).find_map(|count| {
+            let labels = &run.labels[..count];
+            let is_before = |result: &&RunRecord| order::labels(&result.labels, labels).is_lt();
+            let first = results.get(results.partition_point(is_before));
+            first.filter(|result| result.labels == labels)
+        });
+        let style = decided.and_then(|result| styles.get(&result.run_id));
+        let style = style.copied();
         styles.extend(style.map(|style| (run.run_id.clone(), style)));
     }
     styles
