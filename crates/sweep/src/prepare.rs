@@ -4,6 +4,7 @@ use crate::options::{Options, Retry};
 use experiment::plan::memory;
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
+use experiment::runs_on_disk::recorded::has_lost_weights;
 use experiment::runs_on_disk::starts::check_starts;
 use rundir::{Disk, checkpoint};
 use std::collections::{HashSet, VecDeque};
@@ -11,6 +12,10 @@ use std::path::Path;
 use support::console;
 use support::exit::{Exit, Failure};
 use support::signals;
+use support::units::{count, first_of};
+
+/// Runs that a note names.
+const MOST_NAMED: usize = 3;
 
 /// Checks all that can be checked before any work, such as directories that cannot be written and
 /// trainings that do not fit into memory; writes every job, and removes what dead processes left.
@@ -37,11 +42,25 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
         write_job(disk, &plan.runs[*index], options)?;
     }
     let to_do: HashSet<usize> = todo.iter().copied().collect();
+    let mut without_weights = Vec::new();
     for (index, run) in plan.runs.iter().enumerate() {
-        if !to_do.contains(&index) {
-            tidy_recorded(disk, run, options);
-            renew_job(disk, run, options);
+        if to_do.contains(&index) {
+            continue;
         }
+        tidy_recorded(disk, run, options);
+        renew_job(disk, run, options);
+        let directory = options.directory(run);
+        if has_lost_weights(&directory) && files::recorded(&directory, &run.job).is_some() {
+            without_weights.push(format!("{} ({})", run.job.name(), directory.display()));
+        }
+    }
+    if !without_weights.is_empty() {
+        console::notes(&[format!(
+            "{} without weights, which `eval` and `export` need: {}; to train them again, remove \
+             their directories",
+            count(without_weights.len(), "recorded run"),
+            first_of(&without_weights, MOST_NAMED)
+        )]);
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::run::watcher::{WatchedTraining, Watcher, origin};
 use crate::runs_on_disk::files::{
     DIVERGED_FILE, INITIAL_WEIGHTS_FILE, TIMINGS_FILE, WEIGHTS_FILE, tidy, write_record,
 };
+use crate::runs_on_disk::recorded::no_weights;
 use crate::runs_on_disk::starts::start_weights;
 use crate::runs_on_disk::timings::{EvalTiming, Timings, timings};
 use crate::spec::{Job, RunSpec};
@@ -227,7 +228,7 @@ impl<'a> Run<'a> {
     pub fn evaluate_again(&self, mut record: RunRecord) -> Result<(), Failure> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
         let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
-            .map_err(|error| Failure::input(format!("{error:#}")))?;
+            .map_err(|error| no_weights(self.directory, &error))?;
         let of = self.how.memory_limit.memory;
         let training = memory::training(of, &self.job.spec, model.parameters, &self.sizes());
         let mut timings = timings(self.directory).unwrap_or_else(|| Timings {

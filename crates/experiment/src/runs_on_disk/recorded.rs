@@ -50,16 +50,27 @@ pub fn origin(directory: &Path) -> Option<String> {
 /// What is wrong with the numbers of a record, as that of a job.
 pub type ProblemOf = fn(&Job, &RunRecord) -> Result<Option<String>, Failure>;
 
+/// Whether a recorded run was trained here and its weights are gone.
+pub fn has_lost_weights(directory: &Path) -> bool {
+    !directory.join(WEIGHTS_FILE).exists() && origin(directory).is_none()
+}
+
+/// How to get the weights of a recorded run that has none, or damaged ones.
+pub fn weights_help(directory: &Path) -> String {
+    let place = directory.display();
+    match origin(directory) {
+        Some(origin) => format!(
+            "its record was copied from {origin}, without weights; to train the run here, remove \
+             {place} and run its config without --recorded"
+        ),
+        None => format!("to train the run again, remove {place} and run its config"),
+    }
+}
+
 /// The failure of a run without its weights.
 pub fn no_weights(directory: &Path, error: &anyhow::Error) -> Failure {
-    let help = origin(directory).map(|place| {
-        format!(
-            "\n  = help: its record was copied from {place}, without weights; to train the run here, \
-             remove {} and run its config without --recorded",
-            directory.display()
-        )
-    });
-    Failure::input(format!("{error:#}{}", help.unwrap_or_default()))
+    let help = weights_help(directory);
+    Failure::input(format!("{error:#}\n  = help: {help}"))
 }
 
 /// The records of some files, by run.

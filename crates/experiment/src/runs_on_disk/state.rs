@@ -2,7 +2,7 @@
 //! machine; `cluster/states.rs` adds the events of tasks.
 
 use crate::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
-use crate::runs_on_disk::recorded::origin;
+use crate::runs_on_disk::recorded::{has_lost_weights, origin};
 use crate::spec::Job;
 use records::record::{Divergence, RunStatus};
 use records::{RunRecord, StoreError};
@@ -90,13 +90,16 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
     let found = records::read_record(&run.join(RECORD_FILE));
     if let Ok(record) = &found {
         let (state, steps, note) = of_record(record);
-        let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
+        let no_weights = || match origin(run) {
+            Some(place) => Some(format!("recorded in {place}; no weights here")),
+            None => has_lost_weights(run).then(|| "its weights are missing".to_owned()),
+        };
         let seal = match record.seal_holds() {
             Some(true) => None,
             None => Some("its record has no seal".to_owned()),
             Some(false) => Some("its record does not match its seal".to_owned()),
         };
-        return (state, steps, seal.or(note).or_else(copied));
+        return (state, steps, seal.or(note).or_else(no_weights));
     }
     // A run that is held is running, whatever an earlier process left behind.
     let leased = lease::held_elsewhere(run).map(|holder| holder.who());

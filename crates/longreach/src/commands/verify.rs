@@ -17,7 +17,7 @@ use experiment::runs_on_disk::changes;
 use experiment::runs_on_disk::files::{
     JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below, trained_in_pytorch,
 };
-use experiment::runs_on_disk::recorded::origin;
+use experiment::runs_on_disk::recorded::{origin, weights_help};
 use experiment::spec::Job;
 use records::RunRecord;
 use rundir::Weights;
@@ -301,7 +301,7 @@ fn weights(run: &Subject<'_>) -> Result<Weights, String> {
     let model = &run.record.model;
     let path = run.directory.join(WEIGHTS_FILE);
     let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
-        .map_err(|error| format!("{error:#}"))?;
+        .map_err(|error| format!("{error:#}; {}", weights_help(run.directory)))?;
     let held = weights.count("");
     if held == model.parameters {
         return Ok(weights);

@@ -752,3 +752,31 @@ fn an_experiment_that_moved_is_evaluated_and_verified() {
     exits(&command("verify", &run, &[]), 0);
     exits(&command("eval", &run, &["--lengths", "7"]), 0);
 }
+
+#[test]
+fn lost_weights_are_noticed_and_the_way_back_is_named() {
+    let (scratch, run) = one();
+    std::fs::remove_file(run.join("weights.safetensors")).unwrap();
+    let said = stderr(&scratch.longreach("run", &ONE));
+    let note = "note: 1 recorded run without weights, which `eval` and `export` need: RoPE, seed 0";
+    assert!(said.contains("0 to do") && said.contains(note), "{said}");
+    let status = longreach().arg("status").arg(&run).output().unwrap();
+    let said = stdout(&status);
+    assert!(said.contains("its weights are missing"), "{said}");
+    let help = format!(
+        "to train the run again, remove {} and run its config",
+        run.display()
+    );
+    is_wrong(&run, &help, "lost weights");
+    let refused = command("eval", &run, &["--lengths", "5"]);
+    exits(&refused, 3);
+    assert!(stderr(&refused).contains(&help), "{}", stderr(&refused));
+    // It leads there.
+    std::fs::remove_dir_all(&run).unwrap();
+    let said = stderr(&scratch.longreach("run", &ONE));
+    assert!(
+        said.contains("1 to do") && !said.contains("without weights"),
+        "{said}"
+    );
+    assert!(run.join("weights.safetensors").exists());
+}
