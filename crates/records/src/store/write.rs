@@ -1,6 +1,6 @@
 //! Writing records: one document, or many in one file.
 
-use super::found::{EVALS_DIR, Found, MAX_RECORD_BYTES, StoreError, invalid};
+use super::found::{EVALS_DIR, Found, MAX_JSONL_BYTES, MAX_RECORD_BYTES, StoreError, invalid};
 use super::read::parse;
 use crate::order;
 use crate::record::RunRecord;
@@ -71,8 +71,18 @@ pub fn gather_found(
 ///
 /// # Errors
 ///
-/// When a record does not survive JSON or the file cannot be written; nothing is written then.
+/// When a record does not survive JSON, the file would be larger than [`MAX_JSONL_BYTES`] or cannot
+/// be written; nothing is written then.
 pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError> {
+    let text = jsonl_text(path, records, MAX_JSONL_BYTES)?;
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        rundir::system().create_dirs(dir)?;
+    }
+    Ok(rundir::system().write_named(path, text.as_bytes())?)
+}
+
+/// The lines of records in canonical order, of at most `most` bytes.
+fn jsonl_text(path: &Path, records: &[RunRecord], most: u64) -> Result<String, StoreError> {
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
     // The same records give the same bytes, in whatever order they were found.
     sorted.sort_by(|a, b| order::canonical(a, b));
@@ -82,11 +92,17 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
         check_round_trip(path, &line, record)?;
         text.push_str(&line);
         text.push('\n');
+        if text.len() as u64 > most {
+            let reason = format!(
+                "not written: the {} records have more than {most} bytes, and no more are read \
+                 from a file; keep fewer bins of the loss by position (`gather --bins`), or write \
+                 several files",
+                records.len()
+            );
+            return Err(invalid(path, reason));
+        }
     }
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        rundir::system().create_dirs(dir)?;
-    }
-    Ok(rundir::system().write_named(path, text.as_bytes())?)
+    Ok(text)
 }
 
 /// JSON has no NaN: serde writes null, which reads back as something else or not at all.
@@ -101,5 +117,25 @@ fn check_round_trip(path: &Path, text: &str, record: &RunRecord) -> Result<(), S
             path,
             format!("the record does not survive JSON (a number that is not finite?): {reason}"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_would_not_be_read_is_not_written() {
+        let place = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../experiments/001-quickstart/results.jsonl"
+        );
+        let records = super::super::read_jsonl(Path::new(place)).unwrap().records;
+        let out = Path::new("out.jsonl");
+        let whole = jsonl_text(out, &records, u64::MAX).unwrap();
+        let most = whole.len() as u64;
+        assert_eq!(jsonl_text(out, &records, most).unwrap(), whole);
+        let refused = jsonl_text(out, &records, most - 1).unwrap_err().to_string();
+        assert!(refused.contains("--bins"), "{refused}");
     }
 }
