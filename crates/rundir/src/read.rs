@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Opens a plain file for reading. A link, a pipe or a device is refused, and one that takes the
@@ -69,14 +69,27 @@ pub fn bounded(path: &Path, max: u64) -> Result<Vec<u8>> {
 ///
 /// If it is not there, not a plain file, or cannot be read.
 pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
-    let shown = || path.display().to_string();
-    let found = path.symlink_metadata().with_context(shown)?;
-    ensure!(found.is_file(), "{} is not a plain file", path.display());
-    let mut bytes = Vec::with_capacity(found.len().min(count) as usize);
-    open(path)
-        .with_context(shown)?
-        .take(count)
-        .read_to_end(&mut bytes)
-        .with_context(shown)?;
-    Ok(bytes)
+    part(path, |_| 0, count)
+}
+
+/// The last `count` bytes of a plain file, or all of them if it has less.
+///
+/// # Errors
+///
+/// As [`start`].
+pub fn end(path: &Path, count: u64) -> Result<Vec<u8>> {
+    part(path, |length| length.saturating_sub(count), count)
+}
+
+/// `count` bytes of a plain file from a place that its length decides.
+fn part(path: &Path, from: impl FnOnce(u64) -> u64, count: u64) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(from(length)))?;
+        let mut bytes = Vec::with_capacity(length.min(count) as usize);
+        file.take(count).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().with_context(|| path.display().to_string())
 }

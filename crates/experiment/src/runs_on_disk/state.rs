@@ -11,7 +11,7 @@ use rundir::{checkpoint, lease, lock};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// State of a run.
@@ -146,13 +146,8 @@ pub fn failure(run: &Path) -> Option<String> {
 
 /// The step of the last whole line of a log.
 pub fn last_step(log: &Path) -> Option<u64> {
-    let mut file = rundir::read::open(log).ok()?;
-    let length = file.metadata().ok()?.len();
     // Lines are shorter than this; the log of a long run is not read as a whole.
-    file.seek(SeekFrom::Start(length.saturating_sub(1024)))
-        .ok()?;
-    let mut tail = String::new();
-    file.take(1024).read_to_string(&mut tail).ok()?;
+    let tail = String::from_utf8(rundir::read::end(log, 1024).ok()?).ok()?;
     // The last line may be half written.
     let whole = &tail[..tail.rfind('\n')?];
     let line: serde_json::Value = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;

@@ -13,8 +13,8 @@ use sweep::cluster::states::{RunLine, gather};
 
 /// Lines shown of the end of a log.
 const LAST_LINES: usize = 20;
-/// Largest log of a scheduler that is read.
-const MAX_LOG_BYTES: u64 = 1 << 26;
+/// Bytes read of the end of a log.
+const MAX_TAIL_BYTES: u64 = 1 << 20;
 
 /// Group the failures of a submitted sweep by message, and show the last lines of the first
 #[derive(Debug, clap::Args)]
@@ -228,7 +228,7 @@ fn in_words(what: &What) -> String {
 
 /// The last lines of a log, indented.
 fn last_lines(path: &Path) -> String {
-    let bytes = rundir::read::bounded(path, MAX_LOG_BYTES).unwrap_or_default();
+    let bytes = rundir::read::end(path, MAX_TAIL_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(LAST_LINES);

@@ -510,6 +510,16 @@ fn the_log_of_a_run_is_that_of_its_own_task() {
     let shown = stdout(&sweep.logs(&["--run", run]));
     assert!(shown.contains("printed by task 0"), "{shown}");
     assert!(!shown.contains("printed by task 1"), "{shown}");
+    // Of a large log the end is shown.
+    let log = std::fs::File::create(sweep.out.join("logs/12_0.log")).unwrap();
+    log.set_len(1 << 27).unwrap();
+    let end = "progress\n".repeat(30) + "the last line\n";
+    std::os::unix::fs::FileExt::write_at(&log, end.as_bytes(), 1 << 27).unwrap();
+    let shown = stdout(&sweep.logs(&["--run", run]));
+    assert!(
+        shown.contains("the last line") && !shown.contains('\0'),
+        "{shown}"
+    );
 }
 
 /// A text with `N` for the seconds in `after 0 s` and `about 1 s left`.
