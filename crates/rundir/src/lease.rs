@@ -340,9 +340,13 @@ impl Lease {
             // Other machines see what has left this one.
             file.sync_data()
         });
+        // So is one that cannot be read for a moment, as on a network file system.
         match self::holder(&self.directory) {
-            Some(found) => found.nonce == holder.nonce,
-            None => false,
+            Some(found) => found.nonce.is_empty() || found.nonce == holder.nonce,
+            None => {
+                let found = self.directory.join(LEASE_FILE).symlink_metadata();
+                found.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+            }
         }
     }
 }

@@ -158,3 +158,18 @@ fn what_killed_holders_left_is_removed_after_a_day() {
     let lease = take(directory.path(), here(), None).unwrap();
     assert!(!old.exists() && young.exists() && lease.beat());
 }
+
+#[test]
+fn a_lease_that_cannot_be_read_for_a_moment_is_not_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join(LEASE_FILE);
+    let lease = take(directory.path(), here(), None).unwrap();
+    let kept = directory.path().join("kept");
+    std::fs::rename(&name, &kept).unwrap();
+    std::fs::create_dir(&name).unwrap();
+    assert!(lease.beat(), "it cannot be read");
+    std::fs::remove_dir(&name).unwrap();
+    assert!(!lease.beat(), "it is gone");
+    std::fs::rename(&kept, &name).unwrap();
+    assert!(lease.beat());
+}
