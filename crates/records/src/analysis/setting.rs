@@ -315,21 +315,21 @@ fn by_ranges(part: Part<'_>) -> Vec<Part<'_>> {
     if at.is_empty() {
         return vec![part];
     }
-    let mut parts: BTreeMap<String, Vec<&RunRecord>> = BTreeMap::new();
+    let mut parts: BTreeMap<BTreeSet<(usize, String)>, Vec<&RunRecord>> = BTreeMap::new();
     for run in part.runs {
         let rows = run
             .evals
             .iter()
             .filter(|row| at.contains_key(&row.test_len));
-        let tested: BTreeSet<(usize, String)> =
-            rows.map(|row| (row.test_len, row.length())).collect();
-        let tested: Vec<String> = tested.into_iter().map(|(_, length)| length).collect();
-        parts.entry(list(&tested, 4)).or_default().push(run);
+        let tested = rows.map(|row| (row.test_len, row.length())).collect();
+        parts.entry(tested).or_default().push(run);
     }
     let parts = parts.into_iter().map(|(tested, runs)| {
-        let tested = match tested.as_str() {
-            "" => "not tested there".to_owned(),
-            _ => format!("tested at {tested}"),
+        let tested: Vec<String> = tested.into_iter().map(|(_, length)| length).collect();
+        let tested = match tested.as_slice() {
+            [] => "not tested there".to_owned(),
+            // All of them: parts have different names.
+            all => format!("tested at {}", list(all, all.len())),
         };
         let label = match part.label.as_str() {
             "" => tested,

@@ -1811,6 +1811,32 @@ fn a_range_is_a_column_named_by_its_ends() {
 }
 
 #[test]
+fn runs_tested_over_other_ranges_at_the_last_of_many_lengths_are_apart() {
+    let lengths = [8, 16, 32, 64, 128];
+    let records: Vec<RunRecord> = [0, 4, 5]
+        .into_iter()
+        .flat_map(|ranges| {
+            let of = move |mut run: RunRecord| {
+                run.experiment = format!("with {ranges} ranges");
+                run.run_id = hex(&format!("{} {ranges}", run.run_id));
+                let row = |(at, len)| EvalRow {
+                    from_len: (at < ranges).then_some(len - 3),
+                    ..ok_row("trained", len, &[("exact_match", 0.5)])
+                };
+                run.evals = lengths.into_iter().enumerate().map(row).collect();
+                run
+            };
+            copy_experiment(1).into_iter().map(of)
+        })
+        .collect();
+    let page = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    for last in ["128", "125..128"] {
+        let name = format!("tested at 5..8, 13..16, 29..32, 61..64, {last}");
+        assert!(page.contains(&name), "{name}: {page}");
+    }
+}
+
+#[test]
 fn runs_tested_at_a_length_and_over_a_range_that_ends_there_are_apart() {
     let mut records = copy_experiment(2);
     let mut others = ranged();
