@@ -266,7 +266,7 @@ impl RunRecord {
         self.labels.iter().map(|l| l.text.chars().count()).sum()
     }
 
-    /// Experiment, labels, seed and id in one line. A later evaluation has the id of its run.
+    /// Experiment, labels, seed and id in one line; of a later evaluation also the id of its run.
     pub fn title(&self) -> String {
         let labels: Vec<String> = self
             .labels
@@ -280,7 +280,11 @@ impl RunRecord {
             self.seed,
             match &self.evaluation_of {
                 None => text::name(&self.run_id, 40),
-                Some(run) => format!("later evaluation of {}", text::name(run, 40)),
+                Some(run) => format!(
+                    "{}, later evaluation of {}",
+                    text::name(&self.run_id, 40),
+                    text::name(run, 40)
+                ),
             }
         )
     }

@@ -137,7 +137,8 @@ fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
 
 impl fmt::Display for Closeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for run in &self.runs {
+        let differs = |run: &&LargestDifference| run.relative != 0.0;
+        for run in self.runs.iter().filter(differs) {
             let (relative, number) = (run.relative, &run.number);
             writeln!(
                 f,
@@ -147,9 +148,11 @@ impl fmt::Display for Closeness {
         }
         write!(
             f,
-            "{} numbers of {} runs, largest relative difference {:.1e}, tolerance {:.1e}",
+            "{} numbers of {} runs, {} without a difference; largest relative difference {:.1e}, \
+             tolerance {:.1e}",
             self.compared,
             self.runs.len(),
+            self.runs.iter().filter(|run| !differs(run)).count(),
             self.largest(),
             self.tolerance
         )?;

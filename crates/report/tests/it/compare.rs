@@ -55,12 +55,13 @@ fn every_difference_is_named_with_its_size() {
     }
     let back = Comparison::of(&b, &a);
     assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
-    // A later evaluation is named by the run whose weights it scored.
+    // A later evaluation is named by its id and the run whose weights it scored.
     let mut later = a[0].clone();
-    later.run_id = hex("later")[..16].into();
+    let id = hex("later")[..16].to_owned();
+    later.run_id.clone_from(&id);
     later.evaluation_of = Some(a[0].run_id.clone());
     let said = Comparison::of(&a, &[a.clone(), vec![later]].concat()).to_string();
-    let named = format!("(later evaluation of {})", a[0].run_id);
+    let named = format!("({id}, later evaluation of {})", a[0].run_id);
     assert!(said.contains(&named), "{said}");
 }
 
@@ -136,4 +137,15 @@ fn a_seed_that_differs_is_named() {
     let compared = Comparison::of(&first, &second);
     assert!(!compared.is_identical());
     assert_eq!(compared.different[0].what, ["seed"]);
+}
+
+#[test]
+fn within_a_tolerance_only_runs_that_differ_are_listed() {
+    let (a, mut b) = pair();
+    b[1].train.loss_curve[3].loss_nats += 1e-6;
+    let said = Closeness::of(&a, &b, 1e-3).to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with(&a[1].title()), "{said}");
+    let others = format!("of {} runs, {} without a difference;", a.len(), a.len() - 1);
+    assert!(lines.len() == 2 && lines[1].contains(&others), "{said}");
 }
