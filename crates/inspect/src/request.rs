@@ -163,12 +163,7 @@ impl Command<'_> {
         let mut config: EncodingConfig =
             deserialize(&table, source.origins()).map_err(|error| self.adapt(error))?;
         let shape = self.shape(&source, &sizes)?;
-        let largest = positions.iter().copied().fold(0.0, f64::max);
-        let seq_len = self
-            .0
-            .seq_len
-            .unwrap_or(self.0.train_len)
-            .max((largest + 1.0).ceil() as usize);
+        let seq_len = self.seq_len(positions)?;
         let lengths = Lengths {
             train_len: self.0.train_len,
             trained_len: self.0.train_len,
@@ -373,6 +368,29 @@ impl Command<'_> {
                 .into());
         }
         Ok(())
+    }
+
+    /// The length of the sequence, which holds all positions.
+    fn seq_len(&self, positions: &[f64]) -> Result<usize, Failure> {
+        let largest = positions.iter().copied().fold(0.0, f64::max);
+        let least = (largest + 1.0).ceil() as usize;
+        match self.0.seq_len {
+            Some(seq_len) if seq_len < least => {
+                let place = Location::CommandLine {
+                    argument: format!("--seq-len {seq_len}"),
+                };
+                let problem = format!("position {largest} is past the end of the sequence");
+                let help = format!("write --seq-len {least}, or smaller --positions");
+                Err(Diagnostic::new(place, problem)
+                    .with_key("--seq-len")
+                    .with_value(seq_len)
+                    .with_allowed(format!("at least {least}, the largest position plus one"))
+                    .with_help(help)
+                    .into())
+            }
+            Some(seq_len) => Ok(seq_len),
+            None => Ok(self.0.train_len.max(least)),
+        }
     }
 
     fn typed_positions(&self) -> Location {

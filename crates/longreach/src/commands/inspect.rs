@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "N,N,...", allow_hyphen_values = true)]
     positions: Option<String>,
     /// Length of the sequence, for encodings that read it and for factor = "auto"; at least the
-    /// largest position plus one [default: the training length]
+    /// largest position plus one [default: the training length, or what the positions need]
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MAX_LENGTH as u64))]
     seq_len: Option<usize>,
     /// Training length, for scalings and pictures [default: that of --model-config, or 512]

@@ -131,20 +131,18 @@ fn dynamic_ntk_reads_the_sequence_length() {
         74_534.830_32,
         1e-9,
     );
-    // The largest position rules where --seq-len is shorter.
-    let shorter = json(&[
+    // The largest position rules where it is past the training length.
+    let given = json(&[
         "rope",
         "d_model=64",
         "n_heads=1",
         scaling,
-        "--seq-len",
-        "8",
         "--positions",
         "0,2047",
     ]);
-    assert_eq!(shorter["seq_len"], 2048);
-    assert_eq!(shorter["inv_freq"], long["inv_freq"]);
-    assert_eq!(shorter["facts"]["reads_length"], true);
+    assert_eq!(given["seq_len"], 2048);
+    assert_eq!(given["inv_freq"], long["inv_freq"]);
+    assert_eq!(given["facts"]["reads_length"], true);
 }
 
 #[test]
@@ -528,6 +526,15 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
             &["missing between two commas"],
         ),
         (&["rope", "--positions", "0,x"], &["`x` is not a number"]),
+        (
+            &["rope", "--seq-len", "2", "--positions", "0,10"],
+            &[
+                "--seq-len 2",
+                "position 10 is past the end of the sequence",
+                "at least 11",
+                "write --seq-len 11",
+            ],
+        ),
     ];
     for (arguments, wanted) in cases {
         let message = refused(arguments);
