@@ -8,6 +8,7 @@ use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
 use experiment::spec;
 use records::RunRecord;
+use records::metric;
 use records::record::Selected;
 use records::store::SELECTION_FILE;
 use std::collections::BTreeSet;
@@ -136,9 +137,14 @@ fn choice(selected: &Selected) -> String {
     let next = selected.next();
     let texts: Vec<String> = next.iter().map(|next| next.text()).collect();
     let second = next.first().and_then(|next| next.mean());
-    let next = second.map_or_else(String::new, |score| {
-        format!(", then {score:.4} at {}", texts.join(" or "))
-    });
+    let texts = texts.join(" or ");
+    let next = match second {
+        None => String::new(),
+        Some(same) if same == score && by != metric::LOSS_NATS => {
+            format!(", as at {texts}: the lower loss decided")
+        }
+        Some(score) => format!(", then {score:.4} at {texts}"),
+    };
     let edge = match selected.at_edge()[..] {
         [] => String::new(),
         ref keys => format!("; at the end of what was tried: {}", keys.join(", ")),

@@ -174,6 +174,26 @@ fn a_method_without_any_score_has_no_result() {
 }
 
 #[test]
+fn of_equal_scores_the_line_says_that_the_loss_decided() {
+    let scratch = Scratch::with(CONFIG);
+    let untrained = [
+        "select.by=\"exact_match\"",
+        "train.steps=2",
+        "axes.\"model.pe\"=[{kind=\"rope\"}]",
+    ];
+    let said = stderr(&scratch.longreach("run", &untrained));
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|l| l.contains("(exact_match"))
+        .collect();
+    assert!(
+        lines.len() == 1 && lines[0].contains("exact_match 0.0000, as at train.lr = "),
+        "{said}"
+    );
+    assert!(lines[0].contains(": the lower loss decided"), "{said}");
+}
+
+#[test]
 fn what_was_lost_is_run_again_and_chosen_the_same() {
     let scratch = Scratch::with(CONFIG);
     assert!(scratch.longreach("run", &[]).status.success());

@@ -126,8 +126,8 @@ fn sbatch(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
         Failure::new(
             Exit::SomeFailed,
             format!(
-                "sbatch {}: {why}\n  = help: nothing is lost: correct the options in the script, \
-                 and give the commands inside {}",
+                "sbatch {}: {why}\n  = help: nothing is lost: correct what sbatch names, such as an \
+                 option in the script, and give the commands inside {}",
                 arguments.join(" "),
                 directory.display()
             ),
