@@ -187,9 +187,9 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Whether `eval.every` names this step.
+/// Whether `eval.every` names this step. Weights that a training starts from are not scored.
 fn is_scored(eval: &EvalSpec, step: u64) -> bool {
-    eval.every.is_some_and(|every| step.is_multiple_of(every))
+    step > 0 && eval.every.is_some_and(|every| step.is_multiple_of(every))
 }
 
 /// The scores in a checkpoint.

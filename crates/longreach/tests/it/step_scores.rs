@@ -108,6 +108,26 @@ fn all_test_lengths_unless_some_are_named() {
     }
 }
 
+#[test]
+fn the_weights_that_a_run_starts_from_are_not_scored() {
+    let scratch = Scratch::with(TINY);
+    let one = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"learned\"}]"];
+    exits(&scratch.longreach("run", &one), 0);
+    let started = [
+        one[0],
+        one[1],
+        "name=\"started\"",
+        "train.start_from=\"runs/tiny\"",
+        "eval.every=3",
+    ];
+    exits(&scratch.longreach("run", &started), 0);
+    let started = records(&scratch)
+        .into_iter()
+        .filter(|(_, record)| record.experiment == "started");
+    let scored: Vec<_> = started.map(|(_, record)| steps(&record)).collect();
+    assert_eq!(scored, [[3, 6]]);
+}
+
 fn run_of(scratch: &Scratch) -> PathBuf {
     let (record, _) = scratch.records().remove(0);
     scratch.runs().join(record.parent().unwrap())
