@@ -112,27 +112,42 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
                      report"
                 .into(),
         },
-        Some(Reached { len: 0, .. }) => {
-            let (sign, than) = match metric::lower_is_better(metric) {
-                true => ("more", "above"),
-                false => ("less", "of"),
-            };
-            // Of every method the first length past training at which it was tested.
-            let next = reached.iter().map(|r| next_tested(setting, r.method));
-            let next: BTreeSet<usize> = next.flatten().collect();
-            let next = match (next.len(), next.first()) {
-                (1, Some(len)) => format!("the next tested length, {}", setting.unit_count(*len)),
-                _ => "the next length at which it was tested".into(),
-            };
-            format!(
-                "no method holds at {next}: its {} there is {sign} than {} {than} that at {}",
-                words(metric),
-                share(metric),
-                in_length(setting)
-            )
-        }
+        Some(Reached { len: 0, .. }) => none_holds(setting, &reached),
         Some(_) => leaders(setting, longest, &reached),
     }
+}
+
+/// Where every method loses its score at the first length past training at which it was tested.
+fn none_holds(setting: &Setting<'_>, reached: &[Reached<'_>]) -> String {
+    let metric = setting.lead();
+    let next = reached
+        .iter()
+        .filter_map(|r| next_tested(setting, r.method));
+    let lengths: BTreeSet<usize> = next.collect();
+    let at = match (lengths.len(), lengths.first()) {
+        (1, Some(len)) => format!("the next tested length, {}", setting.unit_count(*len)),
+        _ => "the next length at which it was tested".into(),
+    };
+    let has_score = |r: &&Reached<'_>| {
+        let score = |len| setting.score(r.method, metric, len).estimate.is_some();
+        next_tested(setting, r.method).is_some_and(score)
+    };
+    let (sign, than) = match metric::lower_is_better(metric) {
+        true => ("more", "above"),
+        false => ("less", "of"),
+    };
+    let lost = format!(
+        "its {} there is {sign} than {} {than} that at {}",
+        words(metric),
+        share(metric),
+        in_length(setting)
+    );
+    let why = match reached.iter().filter(has_score).count() {
+        0 => "none has a score there".to_owned(),
+        scored if scored < reached.len() => format!("{lost}, or it has none there"),
+        _ => lost,
+    };
+    format!("no method holds at {at}: {why}")
 }
 
 /// The first length past training at which all runs of a method were tested that learned the task.

@@ -26,7 +26,7 @@ pub(super) fn is_cut(series: &Series, axis: &Axis) -> bool {
 
 /// The band of a stretch: an area between neighbours, a bar at a point without any.
 pub(super) fn draw(pen: &mut Pen, dots: &[Dot], color: Color, is_cut: bool) {
-    let (opacity, width) = if is_cut { (0.08, 0.7) } else { (0.14, 1.4) };
+    let (opacity, width) = if is_cut { (0.08, 0.5) } else { (0.14, 1.4) };
     for piece in dots.split(|dot| dot.band.is_none()) {
         if let [single] = piece
             && let Some((a, b)) = single.band

@@ -71,7 +71,7 @@ fn a_band_that_the_axis_cuts_is_lighter_and_the_figure_says_so() {
     };
     let (whole, cut) = (plot(1.12, 2).to_svg(), plot(9.0, 2).to_svg());
     assert!(whole.contains("opacity=\"0.14\"") && whole.contains(">loss (lower is better)<"));
-    assert!(cut.contains("opacity=\"0.05\"") && !cut.contains("opacity=\"0.14\""));
+    assert!(cut.contains("opacity=\"0.08\"") && !cut.contains("opacity=\"0.14\""));
     assert!(cut.contains(">loss (lower is better, lighter bands are cut)<"));
     // The bar of a single point.
     let is_thin = |high| plot(high, 1).to_svg().contains("stroke-width=\"0.5\"");

@@ -1285,6 +1285,40 @@ fn reach_leaves_out_lengths_that_were_not_tested() {
 }
 
 #[test]
+fn a_score_that_a_method_does_not_have_is_not_called_low() {
+    let summary = |ends: &[&str]| {
+        let mut records = scores(&[
+            ("a", &[[1.0, 1.0, 0.5, 0.5]; 2]),
+            ("b", &[[1.0, 1.0, 0.5, 0.5]; 2]),
+        ]);
+        for run in &mut records {
+            let is_cut = ends.contains(&run.labels[0].text.as_str());
+            for row in run
+                .evals
+                .iter_mut()
+                .filter(|row| is_cut && row.test_len > 16)
+            {
+                let len = row.test_len;
+                *row = absent_row("trained", len, EvalStatus::Unsupported, "the table ends");
+            }
+        }
+        report(&records, &[], &spec()).unwrap().summary
+    };
+    let low = "its exact match there is less than 90 % of that at 16";
+    let (none, one, both) = (summary(&[]), summary(&["a"]), summary(&["a", "b"]));
+    assert!(
+        none.contains(&format!("{low}.")) || none.contains(&format!("{low};")),
+        "{none}"
+    );
+    assert!(
+        one.contains(&format!("{low}, or it has none there")),
+        "{one}"
+    );
+    let absent = "at the next tested length, 32 symbols: none has a score there";
+    assert!(both.contains(absent), "{both}");
+}
+
+#[test]
 fn another_evaluation_is_no_other_training() {
     let one = scores(&[("a", &[[1.0; 4]; 2])]);
     let mut greedy = one.clone();
