@@ -389,6 +389,15 @@ impl TransformerConfig {
                 hint,
             ));
         }
+        if self.normalizer == Normalizer::Cosine && !is_default(&self.feature_map) {
+            return Err(ConfigError::new(
+                "feature_map",
+                format!("{:?}", self.feature_map).to_lowercase(),
+                "is not used by normalizer = \"cosine\", whose features are unit vectors",
+                "only with another normalizer",
+                "remove feature_map",
+            ));
+        }
         if self.attention == AttentionKind::Linear && self.mask == Mask::Bidirectional {
             let hint = "add attention = \"softmax\" or remove mask";
             return Err(ConfigError::new(

@@ -459,10 +459,14 @@ fn a_bias_that_is_no_decay_is_a_broken_promise() {
 fn the_keys_of_linear_attention_are_refused_by_softmax() {
     let good = softmax();
     assert!(
-        linear(good.clone(), FeatureMap::Relu, Normalizer::Cosine)
+        linear(good.clone(), FeatureMap::Relu, Normalizer::Rotated)
             .check()
             .is_ok()
     );
+    let cosine = |map| linear(good.clone(), map, Normalizer::Cosine).check();
+    assert!(cosine(FeatureMap::Elu).is_ok());
+    let unused = cosine(FeatureMap::Relu).expect_err("unit vectors");
+    assert_eq!(unused.key, "feature_map");
     let refused =
         |config: TransformerConfig| config.check().expect_err("softmax has no features").key;
     assert_eq!(
