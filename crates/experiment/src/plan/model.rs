@@ -54,9 +54,9 @@ config::options! {
     mask: Mask = unset(r#""causal""#)
         => Name(&["causal", "bidirectional"]), r#""bidirectional""#, "Which keys a query may see; with `bidirectional` answers of tasks in symbols are blanks.";
     feature_map: FeatureMap = unset(r#""elu""#)
-        => Name(&["elu", "relu"]), r#""relu""#, "Features of linear attention.";
+        => Name(&["elu", "relu"]), r#""relu""#, "Features phi of linear attention: `elu` is elu(x) + 1, `relu` max(x, 0).";
     normalizer: Normalizer = unset(r#""unrotated""#)
-        => Name(&["rotated", "unrotated", "cosine"]), r#""rotated""#, "What linear attention divides by.";
+        => Name(&["rotated", "unrotated", "cosine"]), r#""rotated""#, "What linear attention divides by: sums of features before (`unrotated`) or after (`rotated`) the encoding; `cosine` has weights 1 + cosine and no feature map.";
     matmul: Matmul = unset(r#""f32""#)
         => Name(&["f32", "tf32", "bf16"]), r#""tf32""#, "The format that factors of matrix products are rounded to; a matter of rounding and speed.";
     positions: PositionsConfig = unset(r#"{ kind = "contiguous" }"#)

@@ -190,9 +190,9 @@ pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
     let is_identity = scaling.get("factor")?.as_f64()? == 1.0;
     is_identity.then(|| {
         format!(
-            "`rope` with the scaling `{kind}` trains the weights of plain `rope`: its factor is 1 \
-             at the training length; a variant with set = {{ scaling = {{ kind = \"{kind}\" }} }} \
-             needs no training"
+            "`rope` with the scaling `{kind}` trains the weights of plain `rope` and is tested as \
+             plain `rope`: its factor is 1, as at the training length; a variant with set = {{ \
+             scaling = {{ kind = \"{kind}\" }} }} needs no training"
         )
     })
 }

@@ -2,6 +2,7 @@
 //! job that is read back as one.
 
 use super::before::{StartingRun, TrainedBefore};
+use super::frozen::Frozen;
 use super::model;
 use super::ranges::refused;
 use super::sections::Experiment;
@@ -10,6 +11,7 @@ use super::train::train;
 use crate::spec::{LengthCurriculum, ModelSpec, TrainSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
+use posenc::Lengths;
 use tasks::Task;
 use tiny_transformer::Mask;
 
@@ -59,11 +61,20 @@ pub(super) fn describe(
     )?;
     check_padding(cell, train.length, &model)?;
     let parameters = model::check_parameters(cell, &model)?;
+    let frozen = Frozen {
+        pe: &pe.1,
+        positions: &written.model.positions,
+        lengths: Lengths {
+            train_len: train.seq_len,
+            trained_len: before.encoding(&pe.1),
+            test_len: model::longest_test(task, test_lens),
+        },
+    };
     let whole = (&mut train, &before);
     stages::resolve(cell, whole, &written.model.pe, &model, task, test_lens)?;
     Ok(Described {
         before: before.encoding(&pe.1),
-        notes: before.notes(),
+        notes: [before.notes(), frozen.notes(&model)].concat(),
         train,
         model,
         parameters,

@@ -396,3 +396,39 @@ fn a_scaling_that_trains_plain_rope_is_noted() {
         "{notes}"
     );
 }
+
+#[test]
+fn what_tests_keep_of_the_training_length_is_noted() {
+    let scratch = Scratch::with(TINY);
+    let notes = |pe: &str, positions: &str| {
+        let axis = format!("axes.\"model.pe\"=[{pe}]");
+        let positions = format!("model.positions={{kind=\"{positions}\"}}");
+        let output = scratch.longreach("check", &[&axis, &positions, "eval.variants=[]"]);
+        exits(&output, 0);
+        stderr(&output)
+    };
+    // Rows of copying have 2n + 2 tokens: 10 in training and 18 in the longest test.
+    let kept = "of training, for 10 tokens; only in variants it follows the test length, to";
+    let said = notes(
+        "{kind=\"stack\",parts=[{kind=\"alibi\",factor=\"auto\"}]},{kind=\"self_extend\"},{kind=\"rope\"}",
+        "contiguous",
+    );
+    for note in [
+        format!("`alibi`: tests keep the factor {kept} 1.8 at 18 tokens"),
+        format!("`self_extend`: tests keep the group {kept} 3 at 18 tokens"),
+    ] {
+        assert_eq!(said.matches(&note).count(), 1, "{said}");
+    }
+    assert_eq!(said.matches("tests keep").count(), 2, "{said}");
+    let said = notes("{kind=\"rope\"}", "interpolated");
+    let note = format!("`interpolated`: tests keep the factor {kept} 1.8 at 18 tokens");
+    assert_eq!(said.matches(&note).count(), 1, "{said}");
+    // A scaling by 1 has a note of its own; one of its values may change beside it.
+    let linear = notes("{kind=\"rope\",scaling={kind=\"linear\"}}", "contiguous");
+    assert!(linear.contains("is tested as plain `rope`"), "{linear}");
+    assert!(!linear.contains("tests keep"), "{linear}");
+    let doubled = "{kind=\"rope\",scaling={kind=\"linear\",original_max_position_embeddings=5}}";
+    let by_two = notes(doubled, "contiguous");
+    let note = format!("`rope`: tests keep the scaling.factor {kept} 3.6 at 18 tokens");
+    assert!(by_two.contains(&note), "{by_two}");
+}

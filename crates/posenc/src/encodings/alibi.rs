@@ -33,7 +33,8 @@ use std::ops::Range;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AlibiConfig {
-    /// Divides the slopes, 1 to 1000000; `"auto"` is test length over training length, at least 1.
+    /// Divides the slopes, 1 to 1000000; `"auto"` is test length over training length, at least 1,
+    /// and 1 in `model.pe`.
     #[serde(skip_serializing_if = "is_one")]
     pub factor: Factor,
     /// One slope per head, 0 to 1000000, instead of those of the paper.
@@ -206,7 +207,7 @@ impl EncodingSpec for AlibiConfig {
     const NAME: Option<&'static str> = Some("ALiBi");
     const ABOUT: About = About {
         summary: "a penalty on the logits linear in distance, one fixed slope per head",
-        formula: "logits - slope_h |query - key|, slope_h = 2^(-8h/H)",
+        formula: "logits - slope_h |query - key|, slope_h = 2^(-8h/H) where H is a power of two",
         source: "Press et al. 2021, arXiv 2108.12409",
         deviations: "the symmetric form for keys after the query, which a causal mask hides; the \
                      authors add `slope_h key`, equal up to a constant per row, which cancels in \

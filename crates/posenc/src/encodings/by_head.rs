@@ -306,8 +306,8 @@ impl EncodingSpec for ByHeadConfig {
         formula: "heads of part p have the hooks of parts[p]",
         source: "composition of the parts; NAPE (ICLR 2026): half of the heads none, half ALiBi",
         deviations: "NAPE was read in summaries, which do not say which half has ALiBi: `parts` \
-                     decides. Slopes are those of as many heads as the part has, `2^(-8h/H)` for \
-                     its H heads; `alibi` takes others as `slopes`",
+                     decides. Slopes are those of as many heads as the part has; `alibi` takes \
+                     others as `slopes`",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -38,7 +38,7 @@ pub struct SelfExtendConfig {
     /// unless given.
     pub window: Option<usize>,
     /// Number G of tokens per group beyond, 1 to 1000000000; as many as bring the test length back
-    /// into the training length unless given.
+    /// into the training length unless given, and 1 in `model.pe`.
     pub group: Option<usize>,
 }
 

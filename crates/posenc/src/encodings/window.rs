@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct WindowConfig {
-    /// Number of keys that a query sees, counted back from itself, 1 to 1000000000; the training
-    /// length unless given.
+    /// Number of keys that a query sees, counted back from itself, and as many after it with a
+    /// bidirectional mask, 1 to 1000000000; the training length unless given.
     pub size: Option<usize>,
     /// Keys at positions below this are seen by every query, 0 to 1000000000.
     pub sinks: usize,
@@ -78,7 +78,7 @@ impl EncodingSpec for WindowConfig {
     const ABOUT: About = About {
         summary: "a sliding window: each query sees the keys just before it, and the first few of \
                   the sequence (attention sinks)",
-        formula: "logits - infinity where query - key >= size and key >= sinks",
+        formula: "logits - infinity where |query - key| >= size and key >= sinks",
         source: "Beltagy et al. 2020, arXiv 2004.05150; Xiao et al. 2023, arXiv 2309.17453",
         deviations: "sinks keep their own positions; StreamingLLM renumbers what the cache holds",
     };

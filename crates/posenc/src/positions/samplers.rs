@@ -74,8 +74,8 @@ pub struct RandomizedDistances {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct InterpolatedPositions {
-    /// Divides the positions, 1 to 1000000; `"auto"`: test length over training length, 1 in
-    /// training.
+    /// Divides the positions, 1 to 1000000; `"auto"`: in a variant test length over
+    /// training length, in `model.positions` 1.
     pub factor: Factor,
 }
 

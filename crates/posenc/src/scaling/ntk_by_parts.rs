@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct NtkByPartsScaling {
-    /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1.
+    /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
+    /// training length over `L`.
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,

@@ -164,6 +164,9 @@ impl Trained {
 fn unknown(option: &str, value: &str, allowed: &str) -> Failure {
     Failure::new(
         Exit::Config,
-        format!("{option} {value}: the run was not tested so\n  = allowed: {allowed}"),
+        format!(
+            "{option} {value}: the config of the run does not have it, and what `longreach eval` \
+             adds is not exported\n  = allowed: {allowed}"
+        ),
     )
 }
