@@ -63,11 +63,13 @@ pub(super) fn continued<'a>(
         None => {
             let first = variants.iter().find(|v| v.name == name);
             match first.and_then(|v| difference(v, found, train_len)) {
-                Some((key, value)) => format!(
-                    "{name} [{} = {}]",
-                    text::name(&key, 60),
-                    text::name(&value, 60)
-                ),
+                Some((key, value)) => {
+                    let key = text::name(&key, 60);
+                    match value {
+                        Some(value) => format!("{name} [{key} = {}]", text::name(&value, 60)),
+                        None => format!("{name} [{key} by length]"),
+                    }
+                }
                 None => name.to_owned(),
             }
         }
@@ -88,12 +90,13 @@ fn settings(definition: &Definition<'_>) -> BTreeMap<String, String> {
     out
 }
 
-/// The first setting in which definitions are not those of a variant, and its value.
+/// The first setting in which definitions are not those of a variant, and its value; none where it
+/// changes with the length.
 fn difference(
     variant: &Variant<'_>,
     found: &[Definition<'_>],
     train_len: usize,
-) -> Option<(String, String)> {
+) -> Option<(String, Option<String>)> {
     let ours: Vec<(usize, BTreeMap<String, String>)> = variant
         .by_len
         .iter()
@@ -110,7 +113,9 @@ fn difference(
                 .collect();
             let value = theirs.get(key).map(String::as_str);
             if !continues(&known, definition.test_len, value, train_len) {
+                let is_same = |other: &Definition<'_>| settings(other).get(key) == theirs.get(key);
                 let value = value.unwrap_or("not set").to_owned();
+                let value = found.iter().all(is_same).then_some(value);
                 return Some((key.trim_start_matches('.').to_owned(), value));
             }
         }

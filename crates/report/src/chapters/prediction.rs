@@ -175,9 +175,12 @@ fn mean(rows: &[Row<'_>], at: usize) -> Cell {
         return "-".into();
     };
     let cell = match stats::half_width_95(&all) {
-        // A mean of correlations lies between -1 and 1, and so does its interval.
-        Some(half) => with_interval(mean, ((mean - half).max(-1.0), (mean + half).min(1.0))),
-        None => metric::number(mean, 2).into(),
+        // A mean of correlations lies between -1 and 1, and so does its interval. Two are often
+        // equal, since ranks are few.
+        Some(half) if all.len() > 2 => {
+            with_interval(mean, ((mean - half).max(-1.0), (mean + half).min(1.0)))
+        }
+        _ => metric::number(mean, 2).into(),
     };
     format!("{} (n = {})", cell.text, all.len()).into()
 }

@@ -20,8 +20,8 @@ pub(super) fn notes(setting: &Setting<'_>, stop: Option<&str>) -> String {
     let chance = chance.map_or(String::new(), |c| format!(" Chance: {c:.3}."));
     let stop = stop.map_or(String::new(), |stop| format!(" {stop}"));
     format!(
-        "Final training loss: nats per counted token over the last tenth of the \
-         steps.{chance}{stop}{}",
+        "Final training loss: mean of the last tenth of the steps, each in nats per counted \
+         token.{chance}{stop}{}",
         seeds_notes(setting, metric::LOSS_NATS)
     )
 }

@@ -597,6 +597,25 @@ fn a_later_factor_off_the_line_of_the_others_is_another_method() {
         methods(2.0),
         ["method", "rope + yarn", "rope + yarn [scaling.factor = 2]"]
     );
+    // A later factor that follows the length, beside a fixed one in the config.
+    run.spec["eval"]["variants"] =
+        json!([{ "name": "yarn", "pe": [yarn(8.0), yarn(8.0), yarn(8.0)] }]);
+    let mut later = evaluated(&run, "yarn", 32, yarn(2.0), 0.25);
+    let mut row = later.evals[0].clone();
+    row.test_len = 64;
+    later.evals.push(row);
+    later.spec["eval"]["test_lens"] = json!([32, 64]);
+    later.spec["eval"]["variants"] = json!([{ "name": "yarn", "pe": [yarn(2.0), yarn(4.0)] }]);
+    let table = first_table(&[run.clone(), later]);
+    let names: Vec<&str> = table.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "method",
+            "rope + yarn",
+            "rope + yarn [scaling.factor by length]"
+        ]
+    );
 }
 
 #[test]

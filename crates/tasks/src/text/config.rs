@@ -44,8 +44,9 @@ pub struct TextConfig {
     /// the bytes of `"files"`, the published split of a published corpus.
     pub split: Split,
     /// Most tokens scored at each test length, at least the longest: cut to what the validation
-    /// split has and to a common multiple of the lengths. When absent, all of the validation split
-    /// but its last eighth (262144 tokens at most), which is kept for selection.
+    /// split has and to a common multiple of the lengths, or of each alone where that is more.
+    /// When absent, all of the validation split but its last eighth (262144 tokens at most), which
+    /// is kept for selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_tokens: Option<usize>,
     /// How test windows are laid over the text that is scored.

@@ -45,7 +45,8 @@ pub struct MaskedTextConfig {
     /// As in the task `text`.
     pub split: Split,
     /// Bytes read at each test length, at most: cut to what the validation split has and to a
-    /// common multiple of the lengths. When absent, all of it but what `text` keeps for selection.
+    /// common multiple of the lengths, or of each alone where that is more. When absent, all of it
+    /// but what `text` keeps for selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_tokens: Option<usize>,
     /// As in the task `text`.
