@@ -827,7 +827,7 @@ fn text_of_rope() {
 fn text_of_alibi() {
     insta::assert_snapshot!(without_response(&text(&["alibi", "n_heads=6", "--positions", "0,1,100"])), @r"
     alibi: a penalty on the logits linear in distance, one fixed slope per head
-      formula     logits - slope_h |query - key|, slope_h = 2^(-8h/H)
+      formula     logits - slope_h |query - key|, slope_h = 2^(-8h/H) where H is a power of two
       source      Press et al. 2021, arXiv 2108.12409
       config      nothing to set
       model       d_model = 96, n_heads = 6, head_dim = 16, n_layers = 2

@@ -88,9 +88,9 @@ fn an_addition_is_the_same_run_as_the_stack_written_out() {
             "{ kind = \"kerple\" }, { kind = \"log_scaling\" }",
         ),
         (
-            "{ kind = \"t5\", num_buckets = 8 }",
+            "{ kind = \"t5\", num_buckets = 8, max_distance = 5 }",
             "add = [{ kind = \"alibi\" }, { kind = \"window\" }]",
-            "{ kind = \"t5\", num_buckets = 8 }, { kind = \"alibi\" }, { kind = \"window\" }",
+            "{ kind = \"t5\", num_buckets = 8, max_distance = 5 }, { kind = \"alibi\" }, { kind = \"window\" }",
         ),
         (
             "{ kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"kerple\" }] }",
