@@ -219,7 +219,8 @@ impl EncodingSpec for DaropeConfig {
         summary: "rotation by position in fast pairs, and by a coordinate that content sets in \
                   pairs that training does not turn once",
         formula: "pair i rotates by p theta_i if theta_i >= 2 pi / L, else by c theta_i, \
-                  c = L sigmoid(w_h.x + alpha_h logit((p + 1/2) / L))",
+                  c = L sigmoid(w_h.x + alpha_h logit((p + 1/2) / L)), \
+                  the share (p + 1/2) / L kept within 1e-6..1 - 1e-6",
         source: "Levy et al. 2026, arXiv 2609.34556",
         deviations: "none known; no code was found. The base is the paper's 10000, its larger \
                      models have 500000. x is the layer's normalised input, which q and k are \

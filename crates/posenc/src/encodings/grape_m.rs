@@ -240,8 +240,8 @@ impl EncodingSpec for GrapeMConfig {
     const ABOUT: About = About {
         summary: "rotation with trained frequencies, by the position or by phases that tokens add \
                   up",
-        formula: "pair i rotates by Phi_p theta_i exp(alpha_i / s); Phi_p = p, or sums over tokens \
-                  before p",
+        formula: "pair i rotates by Phi_p theta_i exp(alpha_i / s); Phi_p = p and s = 16, or Phi_p \
+                  sums over tokens before p and s = 1",
         source: "GRAPE, 2025, arXiv 2512.07805",
         deviations: "turns as RoPE does, the authors' code the other way, which is the same up to \
                      the sign of half the dimensions. Alpha is what they train less its start. \

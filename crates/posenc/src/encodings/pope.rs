@@ -126,7 +126,8 @@ impl EncodingSpec for PopeConfig {
     const ABOUT: About = About {
         summary: "polar coordinates: each dimension of queries and keys is a length that content \
                   sets and an angle that position sets",
-        formula: "q.k = sum_j softplus(q_j) softplus(k_j) cos((m - n) base^(-j/d) - delta_j)",
+        formula: "q.k = sum_j softplus(q_j) softplus(k_j) cos((m - n) base^(-j/d) - delta_j), \
+                  delta_j within -2 pi..0",
         source: "Gopalakrishnan et al. 2025, arXiv 2509.10534",
         deviations: "none; the sign of delta is x-transformers'",
     };

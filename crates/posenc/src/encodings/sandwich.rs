@@ -125,7 +125,7 @@ impl EncodingSpec for SandwichConfig {
     const ABOUT: About = About {
         summary: "a fixed bias that falls off like the product of two sinusoidal encodings, \
                   flatter for later heads",
-        formula: "logits + (sum_i cos(d / 10000^(2i/D)) - D/2) H/(8h)",
+        formula: "logits + (sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) H/(8h)",
         source: "Chi et al. 2022, arXiv 2212.10356",
         deviations: "none from NeMo, whose D is the width of a head",
     };

@@ -66,9 +66,9 @@ impl Setting<'_> {
         })
     }
 
-    /// [`reach_by_seed`](Self::reach_by_seed) as text: `4x` where all seeds agree, else the median
-    /// (of an even number the lower one of the middle), the least and the most, `4x [2x, ≥ 16x]`;
-    /// with `, 4 of 5` where not every seed learned the task.
+    /// The reach by seed as text: `4x` where all seeds agree, else the median (of an even number
+    /// the lower one of the middle), the least and the most, `4x [2x, ≥ 16x]`; with `, 4 of 5`
+    /// where not every seed learned the task.
     pub fn reach_by_seed_text(&self, method: &Method) -> String {
         let all = self.reach_by_seed(method);
         let learned = self.learned(method);
