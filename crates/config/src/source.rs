@@ -322,7 +322,7 @@ pub(super) fn unusable_error(place: Location, path: &KeyPath, value: &Value) -> 
     let (problem, allowed, help) = match value {
         Value::Float(x) if x.is_finite() => (
             "is too large",
-            "numbers from -3.4e38 to 3.4e38, and fewer where a key has a range of its own",
+            "numbers from -3.4e38 to 3.4e38; the range of a key may be smaller",
             String::new(),
         ),
         Value::Float(_) => ("is not a finite number", "a finite number", String::new()),

@@ -38,7 +38,7 @@ impl Frozen<'_> {
     ) -> Option<String> {
         let [trained, longest] = [serde_json::to_value(trained), serde_json::to_value(longest)];
         let (trained, longest) = (trained.ok()?, longest.ok()?);
-        // A scaling by 1 has a note of its own.
+        // `unscaled_note` covers a scaling by 1.
         let is_noted = |key: &str, ours: Option<&Value>| {
             key == "scaling.factor" && ours.and_then(Value::as_f64) == Some(1.0)
         };

@@ -423,7 +423,7 @@ fn what_tests_keep_of_the_training_length_is_noted() {
     let said = notes("{kind=\"rope\"}", "interpolated");
     let note = format!("`interpolated`: tests keep the factor {kept} 1.8 at 18 tokens");
     assert_eq!(said.matches(&note).count(), 1, "{said}");
-    // A scaling by 1 has a note of its own; one of its values may change beside it.
+    // Another note covers a scaling by 1; other factors are noted here.
     let linear = notes("{kind=\"rope\",scaling={kind=\"linear\"}}", "contiguous");
     assert!(linear.contains("is tested as plain `rope`"), "{linear}");
     assert!(!linear.contains("tests keep"), "{linear}");
