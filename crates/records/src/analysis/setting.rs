@@ -8,7 +8,7 @@ use super::roles::Roles;
 use super::setting_name::{Differ, Key};
 use super::varied;
 use crate::metric;
-use crate::record::{RunRecord, RunStatus, TaskFacts, TestLength};
+use crate::record::{EvalRow, RunRecord, RunStatus, TaskFacts, TestLength};
 use crate::text::{self, list, short_hash, times};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -203,6 +203,23 @@ impl Setting<'_> {
         heads.sort_unstable();
         heads.truncate(MOST_METRICS);
         heads
+    }
+
+    /// The longest test length up to the training length and the longest of all at which `name`,
+    /// one of [`metric::OF_HEADS`], was recorded; one where these are the same.
+    pub fn lengths_of_heads(&self, name: &str) -> Vec<usize> {
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let rows = runs.flat_map(|run| run.rows()).map(|(_, row)| row);
+        let has = |row: &&EvalRow| {
+            let mut metrics = row.metrics.keys();
+            metrics.any(|metric| metric::head_of(name, metric).is_some())
+        };
+        let recorded: BTreeSet<usize> = rows.filter(has).map(|row| row.test_len).collect();
+        let in_length = recorded.range(..=self.task.train_len).next_back();
+        let both = in_length.into_iter().chain(recorded.last());
+        let mut both: Vec<usize> = both.copied().collect();
+        both.dedup();
+        both
     }
 
     /// Fewest and most seeds of a method.

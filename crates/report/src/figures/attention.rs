@@ -1,4 +1,4 @@
-//! How far each head attends at the longest length.
+//! How far each head attends at the longest length where that is recorded.
 
 use super::shared::{Named, bands, drawn, heading, line};
 use crate::captions::slug;
@@ -15,7 +15,8 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
 }
 
 fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
-    let (heads, len) = (setting.heads(ATTENTION_DISTANCE), *setting.lengths.last()?);
+    let heads = setting.heads(ATTENTION_DISTANCE);
+    let len = *setting.lengths_of_heads(ATTENTION_DISTANCE).last()?;
     let ((_, per_layer), _) = *heads.last()?;
     let (methods, note) = drawn(setting, spec);
     let of = |(style, m): (usize, &usize)| {

@@ -1,4 +1,4 @@
-//! What is recorded of every head, in length and at the longest length tested.
+//! What is recorded of every head, in length and at the longest length where it is.
 
 use crate::captions::{definition, keys, seeds_notes, seeds_sentence, slug};
 use crate::document::{Cell, Table};
@@ -7,15 +7,13 @@ use records::analysis::point::point_parts;
 use records::analysis::setting::{Method, Setting};
 use records::metric::{ATTENTION_DISTANCE, BLIND, OF_HEADS, SEMANTIC_SCORE};
 
-/// Two tables for each of [`OF_HEADS`] that was recorded.
+/// At most two tables for each of [`OF_HEADS`] that was recorded.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
-    let in_length = setting.in_length.into_iter();
-    let mut lengths: Vec<usize> = in_length.chain(setting.lengths.last().copied()).collect();
-    lengths.dedup();
-    let recorded = OF_HEADS.iter().filter(|of| !setting.heads(of).is_empty());
-    recorded
-        .flat_map(|of| lengths.iter().map(|len| table(setting, of, *len)))
-        .collect()
+    let tables = OF_HEADS.iter().flat_map(|of| {
+        let lengths = setting.lengths_of_heads(of).into_iter();
+        lengths.map(|len| table(setting, of, len))
+    });
+    tables.collect()
 }
 
 /// What one of [`OF_HEADS`] is called in a title.

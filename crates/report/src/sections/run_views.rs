@@ -135,7 +135,7 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
     })
 }
 
-/// Training loss, loss by position in the longest windows, and attention distance there.
+/// Training loss, loss by position and attention distance, both at the longest length that has it.
 fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
     let training = run.train.loss_curve.iter();
     let training = training.map(|p| (p.step as f64, p.loss_nats)).collect();
@@ -154,15 +154,18 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
         }
     });
     let heads = setting.heads(metric::ATTENTION_DISTANCE);
-    let distances = rows().max_by_key(|(_, row)| row.test_len).map(|(_, row)| {
+    let distances = rows().filter_map(|(_, row)| {
         let value = |metric: &str| metric::value(&run.task, row, metric).map(|(value, _)| value);
         let points = heads.iter().enumerate();
         let points = points.filter_map(|(x, (_, name))| Some((x as f64 + 1.0, value(name)?)));
-        RunCurve {
-            name: format!("attention distance at {}", setting.unit_count(row.test_len)),
-            x: "head".into(),
-            points: points.collect(),
-        }
+        let points: Vec<(f64, f64)> = points.collect();
+        (!points.is_empty()).then_some((row.test_len, points))
+    });
+    let distances = distances.max_by_key(|(len, _)| *len);
+    let distances = distances.map(|(len, points)| RunCurve {
+        name: format!("attention distance at {}", setting.unit_count(len)),
+        x: "head".into(),
+        points,
     });
     let training = RunCurve {
         name: "training loss".into(),
