@@ -6,7 +6,7 @@ use crate::plan::memory::{self, Memory, MemoryLimit, TaskSizes};
 use crate::plan::together::training_memory;
 use crate::run::member::{ReadyRun, Run, TrainingCost, stopped, stopped_after};
 use crate::run::protocol::{Event, How, report};
-use crate::run::task::{build_stop_task, build_task, shared_task, shares_stop_task};
+use crate::run::task::Tasks;
 use crate::run::train::{Member, Snapshot, Trained, train_together};
 use crate::runs_on_disk::files::{check_record, read_own_job, recorded, take};
 use crate::runs_on_disk::hold::Hold;
@@ -64,9 +64,9 @@ fn run_reporting(
         report,
         first: None,
     };
-    let mut all: Vec<HeldRun<'_>> = Vec::new();
+    let (mut all, mut tasks) = (Vec::new(), Tasks::default());
     for (place, directory) in directories.iter().enumerate() {
-        match HeldRun::take(place, directory, &all) {
+        match HeldRun::take(place, directory, &mut tasks) {
             // Another sweep may have recorded it since this worker was started.
             Ok(held) if held.is_complete(how) => {}
             Ok(held) => all.push(held),
@@ -150,41 +150,25 @@ struct HeldRun<'a> {
     directory: &'a Path,
     _hold: Hold,
     job: Job,
-    /// Shared by runs that read the same text.
     task: Rc<dyn Task>,
-    /// The task of `train.stop`, shared likewise.
+    /// The task of `train.stop`.
     stop_task: Option<Rc<dyn Task>>,
     record: Option<RunRecord>,
 }
 
 impl<'a> HeldRun<'a> {
-    fn take(place: usize, directory: &'a Path, others: &[HeldRun<'_>]) -> Result<Self, Failure> {
+    fn take(place: usize, directory: &'a Path, tasks: &mut Tasks) -> Result<Self, Failure> {
         let job = read_own_job(directory)?;
         let hold = take(rundir::system(), directory)?;
         check_record(directory)?;
-        let shared = others
-            .iter()
-            .find_map(|other| shared_task(&job, (&other.job, &other.task)));
-        let task = match shared {
-            Some(task) => task?,
-            None => Rc::from(build_task(&job, &job.spec.eval.test_lens)?),
-        };
-        let shared = others.iter().find_map(|other| {
-            let theirs = other.stop_task.as_ref()?;
-            shares_stop_task(&job, &other.job).then(|| theirs.clone())
-        });
-        let stop_task = match shared {
-            Some(task) => Some(task),
-            None => build_stop_task(&job)?.map(Rc::from),
-        };
         Ok(Self {
             place,
             directory,
             _hold: hold,
             record: recorded(directory, &job),
+            task: tasks.task(&job, &job.spec.eval.test_lens)?,
+            stop_task: tasks.stop_task(&job)?,
             job,
-            task,
-            stop_task,
         })
     }
 

@@ -7,11 +7,12 @@ mod variants;
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::outcome::Outcome;
-use crate::commands::eval::prepare::{Prepared, Tasks, check_lengths, existing, prepare};
+use crate::commands::eval::prepare::{Prepared, check_lengths, existing, prepare};
 use burn::tensor::Device;
 use experiment::device;
 use experiment::run::evaluate::evaluate;
 use experiment::run::record::{environment, spec_map, task_facts};
+use experiment::run::task::Tasks;
 use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
 use experiment::runs_on_disk::recorded::no_weights;
@@ -129,7 +130,7 @@ fn prepare_all(
     request: &Args,
     progress: &mut impl FnMut(&str),
 ) -> Result<Vec<Result<Option<Prepared>, Failure>>, Failure> {
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::default();
     let mut prepared: Vec<Result<Option<Prepared>, Failure>> = Vec::new();
     let mut notes = BTreeSet::new();
     for run in selected {

@@ -6,7 +6,7 @@ use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, dese
 use config::source::Source;
 use experiment::plan::surroundings::Surroundings;
 use experiment::run::step::StepBatch;
-use experiment::run::task::{build_stop_task, build_task};
+use experiment::run::task::{Tasks, build_task};
 use experiment::run::test_rows::TestRows;
 use experiment::runs_on_disk::files::read_job;
 use serde::Serialize;
@@ -172,7 +172,7 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let (spec, train) = (&job.spec, &job.spec.train);
     let batches: Vec<Printed> = if arguments.selection {
-        let stop = build_stop_task(&job)?.ok_or_else(|| {
+        let stop = Tasks::default().stop_task(&job)?.ok_or_else(|| {
             let problem = format!("{} has no train.stop", directory.display());
             Failure::new(
                 Exit::Config,
@@ -221,7 +221,7 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
 }
 
 fn lines(head: &Head<'_>, batches: &[Printed]) -> Result<String, Failure> {
-    let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
+    let broken = |error: serde_json::Error| Failure::bug(error);
     let mut out = serde_json::to_string(head).map_err(broken)? + "\n";
     for (of, batch) in batches {
         let width = batch.seq_len.max(1);

@@ -216,6 +216,41 @@ fn what_a_task_refuses_names_the_flag_that_asked_for_it() {
 }
 
 #[test]
+fn runs_that_read_one_task_in_two_ways_are_evaluated_as_each_alone() {
+    let scratch = Scratch::with(TINY);
+    let masks = "axes={\"model.mask\"=[\"causal\",\"bidirectional\"]}";
+    let more = ["task.kind=\"reverse\"", masks, "eval.variants=[]"];
+    exits(&scratch.longreach("run", &more), 0);
+    let place = scratch.directory.path();
+    let runs: Vec<String> = ids(&scratch)
+        .iter()
+        .map(|(id, ..)| format!("runs/tiny/{id}"))
+        .collect();
+    // What `eval` makes of the runs; nothing of it stays.
+    let evaluated = |runs: &[&str]| -> BTreeMap<String, Value> {
+        let output = run(
+            &[&["eval"], runs, &["--lengths", "5,7", "--json"]].concat(),
+            place,
+        );
+        exits(&output, 0);
+        runs.iter()
+            .for_each(|run| std::fs::remove_dir_all(place.join(run).join("evals")).unwrap());
+        let records = match serde_json::from_str(&stdout(&output)).unwrap() {
+            Value::Array(several) => several,
+            one => vec![one],
+        };
+        let of = |record: &Value| (record["evaluation_of"].to_string(), record["evals"].clone());
+        records.iter().map(of).collect()
+    };
+    let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
+    let alone: BTreeMap<String, Value> = runs.iter().flat_map(|run| evaluated(&[run])).collect();
+    assert_eq!(alone.len(), 4);
+    assert_eq!(evaluated(&runs), alone);
+    let back: Vec<&str> = runs.iter().rev().copied().collect();
+    assert_eq!(evaluated(&back), alone);
+}
+
+#[test]
 fn a_run_is_named_by_the_beginning_of_its_id() {
     let scratch = trained();
     let place = scratch.directory.path();

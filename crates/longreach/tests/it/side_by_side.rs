@@ -9,6 +9,7 @@ use experiment::run::train::{Member, Trained, TrainingStart, Watch, train_togeth
 use experiment::spec::Job;
 use rundir::Weights;
 use std::cell::RefCell;
+use std::rc::Rc;
 use tasks::Task;
 
 /// What is seen of a run after a step.
@@ -40,7 +41,7 @@ struct Way {
 
 /// Trains runs together; returns what was seen of each, and how it ended.
 fn train(jobs: &[Job], ways: Vec<Way>) -> Vec<(Vec<Seen>, Trained)> {
-    let tasks: Vec<Box<dyn Task>> = jobs
+    let tasks: Vec<Rc<dyn Task>> = jobs
         .iter()
         .map(|job| build_task(job, &job.spec.eval.test_lens).unwrap())
         .collect();

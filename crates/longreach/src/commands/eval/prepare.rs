@@ -5,7 +5,7 @@ use crate::commands::eval::variants::variants;
 use crate::commands::records::check_seal;
 use experiment::plan::eval::Scores;
 use experiment::plan::memory::{MemoryLimit, TaskSizes};
-use experiment::run::task::{build_task, refusal};
+use experiment::run::task::{Tasks, refusal};
 use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
 use experiment::runs_on_disk::selection::Run;
@@ -14,7 +14,7 @@ use records::record::{MOST_EVALS, RunStatus};
 use records::store::{EVALS_DIR, evaluation_path};
 use records::{RunRecord, read_record};
 use schema::text::excerpt;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
@@ -33,9 +33,6 @@ pub struct Prepared {
     /// The task, with test sets of the lengths.
     pub task: Rc<dyn Task>,
 }
-
-/// Tasks that are built already: the runs of an experiment share their corpora.
-pub type Tasks = HashMap<String, Rc<dyn Task>>;
 
 /// Checks everything that can be checked before a run is evaluated; `None` for a run that diverged.
 ///
@@ -85,8 +82,8 @@ pub fn prepare(
     let asked: Option<TestLens> = request.lengths.clone().map(Into::into);
     let lengths = asked.unwrap_or_else(|| own.clone());
     check_columns(&lengths, own)?;
-    let task = match task(&job, &lengths, tasks) {
-        Err(failure) if request.lengths.is_some() && task(&job, own, tasks).is_ok() => {
+    let task = match tasks.task(&job, &lengths) {
+        Err(failure) if request.lengths.is_some() && tasks.task(&job, own).is_ok() => {
             Err(refused_lengths(&lengths, &job).unwrap_or(failure))
         }
         built => built,
@@ -122,9 +119,7 @@ pub fn prepare(
         attention_distance: request.attention_distance || spec.eval.attention_distance,
         ..spec.eval
     };
-    let id = spec
-        .run_id()
-        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    let id = spec.run_id().map_err(Failure::bug)?;
     Ok(Some(Prepared {
         job,
         record,
@@ -150,27 +145,6 @@ fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
     };
     let message = format!("--lengths {}: {why}", shown.join(","));
     Some(Failure::new(Exit::Config, message))
-}
-
-fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>, Failure> {
-    let RunSpec {
-        task,
-        corpus_blake3,
-        train,
-        eval,
-        ..
-    } = &job.spec;
-    // Everything that decides the task and its test sets.
-    let key = format!(
-        "{task:?} {corpus_blake3:?} {} {lengths:?} {} {:?}",
-        train.train_len, eval.seed, job.config_dir
-    );
-    if let Some(task) = tasks.get(&key) {
-        return Ok(task.clone());
-    }
-    let task: Rc<dyn Task> = build_task(job, lengths)?.into();
-    tasks.insert(key, task.clone());
-    Ok(task)
 }
 
 /// The record of this evaluation and its path, if it exists, can be read, is of these weights, and

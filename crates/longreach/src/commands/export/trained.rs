@@ -16,6 +16,7 @@ use posenc::{Encoding, EncodingConfig};
 use records::read_record;
 use records::record::RunStatus;
 use rundir::Weights;
+use std::rc::Rc;
 use support::console;
 use support::exit::{Exit, Failure};
 use tasks::Task;
@@ -27,7 +28,7 @@ pub(super) struct Trained {
     pub(super) spec: RunSpec,
     pub(super) weights: Weights,
     pub(super) device: Device,
-    task: Box<dyn Task>,
+    task: Rc<dyn Task>,
     variant: Option<String>,
     lengths: Vec<usize>,
 }
