@@ -83,10 +83,12 @@ def run(
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         try:
             with _Bar(plan["name"], progress) as bar:
-                while process.poll() is None:
+                while progress and process.poll() is None:
                     bar.show(*_progress(program, place, len(plan["runs"])))
                     time.sleep(PERIOD)
-                bar.show(*_progress(program, place, len(plan["runs"])))
+                process.wait()
+                if progress:
+                    bar.show(*_progress(program, place, len(plan["runs"])))
         except BaseException:
             process.send_signal(signal.SIGINT)
             process.wait()

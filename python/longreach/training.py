@@ -93,7 +93,11 @@ class _Stop:
         found = sum((score(model, rows, size) for rows in self.rows), Score.none())
         found = value(found.metrics(), self.options["metric"])
         model.train()
-        scores.append({"step": step, "value": found})
+        # A record has no number where it is not finite.
+        is_finite = found is not None and math.isfinite(found)
+        scores.append({"step": step, "value": found} if is_finite else {"step": step})
+        if not is_finite:
+            return False
         if "at_least" in self.options:
             return found >= self.options["at_least"]
         return found <= self.options["at_most"]
@@ -173,7 +177,8 @@ def score(model: Transformer, batch: dict, batch_tokens: int) -> Score:
 def value(metrics: dict, metric: str) -> Optional[float]:
     """The value of a metric of `KNOWN` in a row's metrics; None if they have none."""
     if metric == "perplexity":
-        return math.exp(metrics["loss_nats"]["value"])
+        loss = metrics["loss_nats"]["value"]
+        return math.exp(loss) if loss < 709 else math.inf
     return metrics[metric]["value"] if metric in metrics else None
 
 

@@ -13,6 +13,8 @@
 //! compare/        two sets of records, equal or within a tolerance
 //! scaling.rs      scalings that a test-time variant replaces
 //! seal.rs         the seal of a record
+//! denominators.rs counts of small denominators of linear attention
+//! task_facts.rs   what a record says of its task
 //! selected.rs     what a choice of [select] says
 //! metric.rs       the metric registry
 //! names.rs        names of methods in a reader's words

@@ -223,7 +223,7 @@ impl Names {
     }
 }
 
-/// `96 numbers, 1 to 64.3`
+/// `96 numbers from 1 to 64.3`
 fn items_in_words(items: &[Value]) -> String {
     let numbers: Option<Vec<f64>> = items.iter().map(Value::as_f64).collect();
     let count = items.len();

@@ -74,18 +74,20 @@ pub(super) fn document(
     }
 }
 
+/// Whether a record has a label or a variant of this name.
+pub(super) fn is_known(records: &[&RunRecord], name: &str) -> bool {
+    records.iter().any(|r| {
+        r.labels.iter().any(|l| l.text == name) || r.evals.iter().any(|e| e.variant == name)
+    })
+}
+
 fn notes(records: &[&RunRecord], settings: &[Setting<'_>], spec: &ReportSpec) -> Vec<String> {
     let of_settings = settings.iter().flat_map(|s| s.notes.iter().cloned());
     let mut notes: Vec<String> = of_settings.collect();
     notes.extend(spec.notes.iter().cloned());
     notes.extend(shared_note(records));
-    let is_known = |text: &str| {
-        records.iter().any(|r| {
-            r.labels.iter().any(|l| l.text == text) || r.evals.iter().any(|e| e.variant == text)
-        })
-    };
     let order = spec.order.iter().map(String::as_str);
-    let unknown: Vec<&str> = order.filter(|o| !is_known(o)).collect();
+    let unknown: Vec<&str> = order.filter(|o| !is_known(records, o)).collect();
     if !unknown.is_empty() {
         notes.push(format!(
             "Named in the order asked for, but in no record: {}.",

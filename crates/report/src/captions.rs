@@ -54,17 +54,20 @@ pub(super) fn seeds_text(setting: &Setting<'_>) -> String {
 
 /// What counts as keeping a score: the one wording of [`metric::KEPT`].
 pub(super) fn kept(metric: &str, whose: &str) -> String {
-    if metric::lower_is_better(metric) {
-        format!(
-            "{whose} {metric} at most {:.0} % above the in-length value",
-            100.0 / metric::KEPT - 100.0
-        )
-    } else {
-        format!(
-            "at least {:.0} % of {whose} in-length {metric}",
-            100.0 * metric::KEPT
-        )
+    let percent = kept_percent(metric);
+    match metric::lower_is_better(metric) {
+        true => format!("{whose} {metric} at most {percent} above the in-length value"),
+        false => format!("at least {percent} of {whose} in-length {metric}"),
     }
+}
+
+/// By how much a metric may rise, or how much of it has to be left, to be kept: [`metric::KEPT`].
+pub(super) fn kept_percent(metric: &str) -> String {
+    let percent = match metric::lower_is_better(metric) {
+        true => 100.0 / metric::KEPT - 100.0,
+        false => 100.0 * metric::KEPT,
+    };
+    format!("{percent:.0} %")
 }
 
 /// [`kept`] for each of these metrics, once.

@@ -121,7 +121,7 @@ pub(crate) struct Config {
 }
 
 /// A cell, already formatted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
     /// Plain text; renderers escape it.
     pub text: String,
@@ -175,13 +175,8 @@ impl Cell {
         };
         Self {
             text,
-            interval_at: None,
-            mark: Mark::None,
-            is_learning: false,
-            heat: None,
-            tone: None,
-            page: None,
             links,
+            ..Self::default()
         }
     }
 }
@@ -263,13 +258,7 @@ impl From<String> for Cell {
     fn from(text: String) -> Self {
         Self {
             text,
-            interval_at: None,
-            mark: Mark::None,
-            is_learning: false,
-            heat: None,
-            tone: None,
-            page: None,
-            links: Vec::new(),
+            ..Self::default()
         }
     }
 }

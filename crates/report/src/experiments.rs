@@ -1,7 +1,7 @@
 //! A page for each experiment beside the page over all: what that one leaves out for want of room,
 //! and the runs and the config of the experiment.
 
-use super::assemble::document;
+use super::assemble::{document, is_known};
 use super::chapters::{board, prediction};
 use super::document::Document;
 use super::pages::{ExperimentPage, links};
@@ -59,16 +59,15 @@ fn of_experiment(
     spec: &ReportSpec,
 ) -> Document {
     let records = &roles.results[..];
-    let is_known = |text: &String| {
-        let labels = records.iter().flat_map(|r| &r.labels);
-        let evals = records.iter().flat_map(|r| &r.evals);
-        labels.map(|l| &l.text).any(|known| known == text)
-            || evals.map(|e| &e.variant).any(|known| known == text)
-    };
     let own = ReportSpec {
         title: text::name(experiment, 60),
         // What only other experiments have is not missing here; notes are about all records.
-        order: spec.order.iter().filter(|t| is_known(t)).cloned().collect(),
+        order: spec
+            .order
+            .iter()
+            .filter(|t| is_known(records, t))
+            .cloned()
+            .collect(),
         notes: Vec::new(),
         ..spec.clone()
     };

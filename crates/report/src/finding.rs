@@ -1,6 +1,7 @@
 //! The finding of a setting: what its numbers say, in at most three sentences that need no other
 //! word of the report; and what to hold against them.
 
+use super::captions::kept_percent;
 use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use records::analysis::learned::InLength;
@@ -139,7 +140,7 @@ fn none_holds(setting: &Setting<'_>, reached: &[Reached<'_>]) -> String {
     let lost = format!(
         "its {} there is {sign} than {} {than} that at {}",
         words(metric),
-        share(metric),
+        kept_percent(metric),
         in_length(setting)
     );
     let why = match reached.iter().filter(has_score).count() {
@@ -200,18 +201,9 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
         "{} {verb} {to}: {whose} {} there is {bound} {} {than} that at {}{tail}{beaten}",
         several(&leaders),
         words(metric),
-        share(metric),
+        kept_percent(metric),
         in_length(setting)
     )
-}
-
-/// By how much a metric may rise, or how much of it has to be left, to be kept: [`metric::KEPT`].
-fn share(metric: &str) -> String {
-    let percent = match metric::lower_is_better(metric) {
-        true => 100.0 / metric::KEPT - 100.0,
-        false => 100.0 * metric::KEPT,
-    };
-    format!("{percent:.0} %")
 }
 
 /// The length of the score in length.

@@ -2,10 +2,10 @@
 //! each other.
 
 use super::document::{Document, PageLink};
+use records::RunRecord;
 use records::analysis::setting::Setting;
-use records::record::TaskFacts;
 use records::text;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashMap};
 
 /// Name of the page over all experiments.
 pub(crate) const ALL: &str = "report.html";
@@ -16,8 +16,8 @@ pub(crate) struct ExperimentPage {
     experiment: String,
     pub file: String,
     pub document: Document,
-    /// Its settings and their anchors.
-    anchors: Vec<(SettingKey, String)>,
+    /// The anchor of the setting of each run, by run id.
+    anchors: HashMap<String, String>,
 }
 
 impl ExperimentPage {
@@ -28,9 +28,11 @@ impl ExperimentPage {
         document: Document,
         settings: &[Setting<'_>],
     ) -> Self {
-        let anchors = settings.iter().zip(&document.sections);
-        let anchors =
-            anchors.map(|(setting, section)| (setting_key(setting.task), section.slug.clone()));
+        let places = settings.iter().zip(&document.sections);
+        let anchors = places.flat_map(|(setting, section)| {
+            let runs = setting.groups.iter().flat_map(|group| &group.runs);
+            runs.map(|run| (run.run_id.clone(), section.slug.clone()))
+        });
         Self {
             experiment: experiment.to_owned(),
             file: file.to_owned(),
@@ -38,20 +40,6 @@ impl ExperimentPage {
             document,
         }
     }
-}
-
-/// What tells the settings of one experiment apart.
-type SettingKey = (String, String, String, String, usize);
-
-fn setting_key(task: &TaskFacts) -> SettingKey {
-    let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
-    (
-        task.kind.clone(),
-        task.primary_metric.clone(),
-        task.unit.clone(),
-        corpus.to_owned(),
-        task.train_len,
-    )
 }
 
 /// Links to all pages, without one to the page that they are on. `own`: its file, or none for the
@@ -79,20 +67,20 @@ pub(crate) fn of_all(pages: &[ExperimentPage]) -> Vec<PageLink> {
     links(&files.collect::<Vec<_>>(), None)
 }
 
-/// The place of an experiment's setting on its page.
-pub(crate) fn link(pages: &[ExperimentPage], experiment: &str, task: &TaskFacts) -> Option<String> {
-    let page = pages.iter().find(|page| page.experiment == experiment)?;
-    let key = setting_key(task);
-    let (_, anchor) = page.anchors.iter().find(|(known, _)| *known == key)?;
+/// The place of a run's setting on the page of its experiment.
+pub(crate) fn link(pages: &[ExperimentPage], run: &RunRecord) -> Option<String> {
+    let page = pages.iter().find(|p| p.experiment == run.experiment)?;
+    let anchor = page.anchors.get(&run.run_id)?;
     Some(format!("{}#{anchor}", page.file))
 }
 
 /// The places of a setting on the pages of its experiments, or none where one has no page.
 pub(crate) fn of_setting(pages: &[ExperimentPage], setting: &Setting<'_>) -> Vec<PageLink> {
     let runs = setting.groups.iter().flat_map(|group| &group.runs);
-    let experiments: BTreeSet<&str> = runs.map(|run| run.experiment.as_str()).collect();
-    let links = experiments.into_iter().map(|experiment| {
-        let href = Some(link(pages, experiment, setting.task)?);
+    let experiments: BTreeMap<&str, &RunRecord> =
+        runs.map(|run| (run.experiment.as_str(), &**run)).collect();
+    let links = experiments.into_iter().map(|(experiment, run)| {
+        let href = Some(link(pages, run)?);
         let name = text::name(experiment, 60);
         Some(PageLink { name, href })
     });

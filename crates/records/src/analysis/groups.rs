@@ -352,7 +352,7 @@ fn extend<'a>(
     }
 }
 
-/// Names of the variants that no run evaluated when it was trained, for a note.
+/// A note on how many later evaluations added rows, if any did.
 pub fn later_note(groups: &[Group<'_>], setting: &str) -> Option<String> {
     let count: usize = groups
         .iter()

@@ -336,7 +336,7 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
-    /// The score itself, or its distance to the level of guessing.
+    /// Whether the score of guessing is known for every method.
     fn has_chance(&self) -> bool {
         let mut methods = self.setting.methods.iter();
         let metric = &self.claim.metric;

@@ -60,9 +60,11 @@ fn no_place(
         let known = settings.iter().map(|place| place.experiment.clone());
         return Some(format!("no experiment {name:?}{}", there(known.collect())));
     }
-    if !all().any(|s| is_task(tasks, s)) {
-        let known = all().map(|s| s.task.kind.clone());
-        return Some(format!("no task {tasks:?}{}", there(known.collect())));
+    let here = || all().filter(|s| is_experiment(experiment, s));
+    if !here().any(|s| is_task(tasks, s)) {
+        let known = here().map(|s| s.task.kind.clone());
+        let of = experiment.map_or(String::new(), |name| format!(" in experiment {name:?}"));
+        return Some(format!("no task {tasks:?}{of}{}", there(known.collect())));
     }
     None
 }
@@ -153,7 +155,10 @@ impl Claim {
         let all = || settings.iter().map(|place| &place.setting);
         let about: Vec<&Setting<'_>> = all().filter(|s| self.is_about(s)).collect();
         if about.is_empty() {
-            let known = all().map(|s| s.task.train_len.to_string());
+            let here = all().filter(|s| is_experiment(self.experiment.as_ref(), s));
+            let known = here
+                .filter(|s| is_task(&self.tasks, s))
+                .map(|s| s.task.train_len.to_string());
             let lens = &self.train_lens;
             return Some(format!("not trained at {lens:?}{}", there(known.collect())));
         }

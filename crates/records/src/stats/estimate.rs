@@ -231,6 +231,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn intervals_of_means_match_tables_of_student_t() {
+        let half_width = |values: &[f64]| Estimate::of_mean(values).unwrap().half_width.unwrap();
+        // t(0.975): 12.706 (1), 4.3027 (2), 2.7764 (4), 2.2622 (9) degrees of freedom.
+        assert!((half_width(&[1.0, 2.0, 3.0]) - 2.484).abs() < 5e-4);
+        assert!((half_width(&[0.0, 2.0]) - 12.706).abs() < 1e-3);
+        let five = [2.0, 4.0, 4.0, 5.0, 5.0];
+        assert!((half_width(&five) - 2.7764 * 1.224_745 / 5f64.sqrt()).abs() < 1e-3);
+        let ten: Vec<f64> = (0..10).map(f64::from).collect();
+        assert!((half_width(&ten) - 2.2622 * 3.027_650 / 10f64.sqrt()).abs() < 1e-3);
+    }
+
     proptest! {
         #[test]
         fn an_estimate_does_not_depend_on_the_order_of_seeds(mut values in proptest::collection::vec(-1e3..1e3_f64, 1..8)) {

@@ -1,6 +1,4 @@
-//! Means, standard deviations and Student's t.
-
-use super::interval::{ALPHA, student_t};
+//! Means and standard deviations, and the mean of a curve over log2.
 
 /// Arithmetic mean; none for no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -26,14 +24,6 @@ pub fn sample_sd(values: &[f64]) -> Option<f64> {
     // In two passes: the mean of squares minus the square of the mean cancels.
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt()).filter(|sd| sd.is_finite())
-}
-
-/// Half-width of the two-sided 95 % confidence interval of the mean (Student t); none for fewer
-/// than two values.
-pub fn half_width_95(values: &[f64]) -> Option<f64> {
-    let sd = sample_sd(values)?;
-    let n = values.len() as f64;
-    Some(student_t(ALPHA, n - 1.0)? * sd / n.sqrt()).filter(|half| half.is_finite())
 }
 
 /// Mean of a curve over log2 of its x, by the trapezoid rule: the area under it, divided by its
@@ -87,16 +77,5 @@ mod tests {
             between.insert(1, ((points[0].0 * points[1].0).sqrt(), (points[0].1 + points[1].1) / 2.0));
             prop_assert!((mean_over_log2(&between).unwrap() - mean).abs() < 1e-9);
         }
-    }
-
-    #[test]
-    fn student_t_matches_tables() {
-        // t(0.975): 12.706 (1), 4.3027 (2), 2.7764 (4), 2.2622 (9) degrees of freedom.
-        assert!((half_width_95(&[1.0, 2.0, 3.0]).unwrap() - 2.484).abs() < 5e-4);
-        assert!((half_width_95(&[0.0, 2.0]).unwrap() - 12.706).abs() < 1e-3);
-        let five = [2.0, 4.0, 4.0, 5.0, 5.0];
-        assert!((half_width_95(&five).unwrap() - 2.7764 * 1.224_745 / 5f64.sqrt()).abs() < 1e-3);
-        let ten: Vec<f64> = (0..10).map(f64::from).collect();
-        assert!((half_width_95(&ten).unwrap() - 2.2622 * 3.027_650 / 10f64.sqrt()).abs() < 1e-3);
     }
 }

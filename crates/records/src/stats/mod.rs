@@ -20,4 +20,4 @@ pub use blocks::{OverText, run_length};
 pub use correlation::{Correlation, MOST_EXACT, spearman};
 pub use estimate::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale, TEXT_INTERVAL};
 pub use interval::ALPHA;
-pub use mean::{half_width_95, mean, mean_over_log2, sample_sd};
+pub use mean::{mean, mean_over_log2, sample_sd};

@@ -176,7 +176,7 @@ fn lead_to_pages(
         for (cell, (setting, _)) in row.iter_mut().skip(1).zip(columns) {
             let method = setting.methods.iter().find(|m| m.name == **name);
             let run = method.and_then(|m| setting.groups[m.group].runs.first());
-            cell.page = run.and_then(|run| pages::link(pages, &run.experiment, setting.task));
+            cell.page = run.and_then(|run| pages::link(pages, run));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::document::{Cell, Chapter, Table};
 use records::analysis::learned::InLength;
 use records::analysis::setting::{Method, Setting};
 use records::metric;
-use records::stats::{self, Correlation};
+use records::stats::{self, Correlation, Estimate};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
@@ -174,12 +174,11 @@ fn mean(rows: &[Row<'_>], at: usize) -> Cell {
     let Some(mean) = stats::mean(&all) else {
         return "-".into();
     };
-    let cell = match stats::half_width_95(&all) {
+    let interval = Estimate::of_mean(&all).and_then(|estimate| estimate.interval);
+    let cell = match interval {
         // A mean of correlations lies between -1 and 1, and so does its interval. Two are often
         // equal, since ranks are few.
-        Some(half) if all.len() > 2 => {
-            with_interval(mean, ((mean - half).max(-1.0), (mean + half).min(1.0)))
-        }
+        Some((low, high)) if all.len() > 2 => with_interval(mean, (low.max(-1.0), high.min(1.0))),
         _ => metric::number(mean, 2).into(),
     };
     format!("{} (n = {})", cell.text, all.len()).into()

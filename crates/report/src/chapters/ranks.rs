@@ -106,7 +106,7 @@ fn reciprocals(task: &Scores, seeds: impl Iterator<Item = usize> + Clone) -> Vec
                 learned += 1;
             }
         }
-        (learned > 0 && 2 * learned >= count).then(|| sum / f64::from(learned))
+        (learned > 0 && 2 * learned >= count).then(|| rounded(sum / f64::from(learned)))
     };
     let scores: Vec<Option<f64>> = (0..methods).map(score).collect();
     let order = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
@@ -129,6 +129,13 @@ fn reciprocals(task: &Scores, seeds: impl Iterator<Item = usize> + Clone) -> Vec
     scores.iter().map(reciprocal).collect()
 }
 
+/// A mean without its last bits: sums of the same numbers in another order differ in them, and equal
+/// means are ties.
+fn rounded(mean: f64) -> f64 {
+    (mean * 1e12).round() / 1e12
+}
+
+/// Means by method.
 fn mean_of<'a>(all: impl ExactSizeIterator<Item = &'a Vec<f64>>, methods: usize) -> Vec<f64> {
     let count = all.len() as f64;
     let mut means = vec![0.0; methods];
@@ -137,7 +144,7 @@ fn mean_of<'a>(all: impl ExactSizeIterator<Item = &'a Vec<f64>>, methods: usize)
             *mean += value / count;
         }
     }
-    means
+    means.into_iter().map(rounded).collect()
 }
 
 /// Uniform below `end`; the bias of 2^-64 times `end` is far below what is printed.
@@ -192,6 +199,23 @@ mod tests {
         ahead[3][0] = 0.5 * all;
         // In order of rank: 1, 0, 2, 3. 1 is ahead of 0, but not of 2 below it.
         assert_eq!(groups(&[0.5, 0.9, 0.4, 0.1], &ahead), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn equal_means_tie_in_whatever_order_they_are_summed() {
+        // One over the ranks, 1, 1/2 and 1/3, in two orders: the second method is the first one's
+        // mirror image, so the two are equal in the whole, and each is ahead as often.
+        let tasks = [
+            task(&[&[1.0, 3.0, 2.0]]),
+            task(&[&[2.0, 1.0, 3.0]]),
+            task(&[&[3.0, 2.0, 1.0]]),
+        ];
+        let all = standings(&tasks);
+        assert!(all.iter().all(|s| s.mrr == all[0].mrr), "{all:?}");
+        // Scores of the same seeds in another order are equal, too.
+        let task = task(&[&[0.1, 0.3, 9.0], &[0.2, 0.2, 9.0], &[0.3, 0.1, 9.0]]);
+        assert_ne!(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, "the sums differ");
+        assert_eq!(reciprocals(&task, 0..3), [1.0 / 1.5, 1.0 / 1.5, 1.0 / 3.0]);
     }
 
     #[test]

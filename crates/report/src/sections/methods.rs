@@ -1,7 +1,7 @@
 //! What the names of methods stand for, and the runs behind them.
 
 use super::runs;
-use crate::captions::seeds_sentence;
+use crate::captions::{seeds_sentence, slug};
 use crate::document::{Cell, Layout, Table};
 use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, TRAINED, Variant};
@@ -59,11 +59,7 @@ fn table(setting: &Setting<'_>, links: &Links, names: Names) -> Table {
         row
     };
     Table {
-        slug: if setting.slug.is_empty() {
-            "methods".into()
-        } else {
-            format!("{}-methods", setting.slug)
-        },
+        slug: slug(setting, "methods"),
         title: "Methods".into(),
         caption: format!(
             "What the names stand for, and the runs behind them; {}. {}",

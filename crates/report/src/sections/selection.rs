@@ -1,5 +1,6 @@
 //! What each method chose under `[select]`, and what else it tried.
 
+use crate::captions::slug;
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
 use records::analysis::groups::Group;
@@ -32,15 +33,9 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 /// The tables of choices that were made in one way, the `at`th of the setting.
 fn of_way(setting: &Setting<'_>, at: usize, chosen: &[(&Group<'_>, &Selected)]) -> [Table; 2] {
     let (_, first) = chosen[0];
-    let slug = |name: &str| {
-        let name = match at {
-            0 => name.to_owned(),
-            at => format!("{name}-{}", at + 1),
-        };
-        match setting.slug.as_str() {
-            "" => name,
-            slug => format!("{slug}-{name}"),
-        }
+    let slug = |name: &str| match at {
+        0 => slug(setting, name),
+        at => slug(setting, &format!("{name}-{}", at + 1)),
     };
     let seeds: Vec<String> = first.seeds.iter().map(u64::to_string).collect();
     let caption = format!(

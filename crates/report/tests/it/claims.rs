@@ -930,6 +930,13 @@ fn a_claim_that_is_not_tested_says_what_is_missing() {
             format!("no task [\"texts\"]; the records have {task}"),
         ),
         (
+            json!({ "experiment": records[0].experiment, "tasks": ["texts"] }),
+            format!(
+                "no task [\"texts\"] in experiment {:?}; the records have {task}",
+                records[0].experiment
+            ),
+        ),
+        (
             json!({ "train_lens": [99] }),
             "not trained at [99]; the records have 16".into(),
         ),

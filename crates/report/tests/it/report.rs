@@ -770,6 +770,24 @@ fn several_experiments_have_a_page_each() {
 }
 
 #[test]
+fn settings_of_one_task_and_training_length_are_linked_each_to_its_place() {
+    let mut all = copy_experiment(2);
+    let first = all[0].labels[0].text.clone();
+    for run in all.iter_mut().filter(|run| run.labels[0].text == first) {
+        let rows = run.evals.iter_mut().filter(|row| row.test_len == 32);
+        rows.for_each(|row| row.from_len = Some(17));
+    }
+    let file = format!("experiment-{}.html", all[0].experiment);
+    all.extend(text_experiment());
+    let page = text(&report(&all, &[], &spec()).unwrap(), "report.html");
+    let links = links_elsewhere(&page).into_iter();
+    let places = links.filter_map(|link| link.strip_prefix(&file)?.strip_prefix("#copy-16-"));
+    let places: std::collections::BTreeSet<&str> = places.collect();
+    let expected = ["tested-at-17-32", "tested-at-32"];
+    assert_eq!(places.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_thousand_records_are_reported() {
     let mut records = Vec::new();
     for method in 0..340 {
