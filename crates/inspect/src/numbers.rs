@@ -10,7 +10,7 @@ use posenc::{Encoding, Facts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 
 /// Most points of the decay curve.
 const DECAY_POINTS: usize = 4096;
@@ -142,8 +142,7 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
         summary: about.summary,
         formula: about.formula,
         source: about.source,
-        config: serde_json::to_value(&subject.config)
-            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?,
+        config: serde_json::to_value(&subject.config).map_err(Failure::bug)?,
         facts: subject.facts(),
         rotary,
         slopes: subject.config.slopes(&subject.shape),
@@ -187,7 +186,7 @@ fn rotary(
 ) -> Result<Rotary, Failure> {
     let frequencies = rotation
         .frequencies(subject.lengths.test_len as f64)
-        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        .map_err(Failure::bug)?;
     let factor = frequencies.attention_factor;
     // Angles in f64: in f32 a large position leaves few digits for the part of a turn.
     let table = |of: fn(f64) -> f64| -> Vec<Vec<f64>> {

@@ -118,7 +118,7 @@ impl Subject {
             .iter()
             .fold(Init::new(device, &source), |init, step| init.scope(step));
         let encoding = self.config.init(&self.shape, &init);
-        encoding.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+        encoding.map_err(Failure::bug)
     }
 
     /// The initial values of parameters of few numbers, by path.
@@ -383,7 +383,7 @@ pub fn prepared<'a>(
     device: &Device,
 ) -> Result<Box<dyn Prepared + 'a>, Failure> {
     let prepared = encoding.prepare(positions, &Context::new(device));
-    prepared.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+    prepared.map_err(Failure::bug)
 }
 
 /// A text whose logits are computed.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 
 /// The model and the lengths for which shapes and pictures are shown.
 const SHAPE: ModelShape = ModelShape {
@@ -315,7 +315,7 @@ fn cells(row: Option<&Measured>, lengths: [usize; 2]) -> [String; 2] {
 /// What is particular to the kind. Tables that start near 0 are drawn wide, since a picture of
 /// nothing shows nothing.
 fn picture(kind: &str) -> Result<String, Failure> {
-    let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
+    let broken = |error: serde_json::Error| Failure::bug(error);
     let mut keys = serde_json::to_value(example(kind)?).map_err(broken)?;
     let mut command = format!("inspect {kind}");
     if let Some(init_std) = keys.get_mut("init_std") {
@@ -331,8 +331,7 @@ fn picture(kind: &str) -> Result<String, Failure> {
 }
 
 fn example(kind: &str) -> Result<EncodingConfig, Failure> {
-    EncodingConfig::example(kind)
-        .ok_or_else(|| Failure::new(Exit::Bug, format!("`{kind}` has no example")))
+    EncodingConfig::example(kind).ok_or_else(|| Failure::bug(format!("`{kind}` has no example")))
 }
 
 fn of_kind<'a>(measured: &'a [Measured], kind: &'a str) -> impl Iterator<Item = &'a Measured> {

@@ -5,7 +5,7 @@
 use crate::markdown::plain;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, Fields, Item, LitStr, Token, Type, UseTree};
@@ -180,7 +180,7 @@ impl Sources {
 }
 
 pub(crate) fn bug(text: String) -> Failure {
-    Failure::new(Exit::Bug, text)
+    Failure::bug(text)
 }
 
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {

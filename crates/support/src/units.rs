@@ -1,8 +1,9 @@
 //! Counts, sizes and durations as people read them.
 
-/// `1 run`, `2 runs`.
+/// `1 run`, `2 runs`, `2 processes`.
 pub fn count(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+    let plural = if noun.ends_with('s') { "es" } else { "s" };
+    format!("{n} {noun}{}", if n == 1 { "" } else { plural })
 }
 
 /// `117 k`, `4.1 M`.

@@ -97,19 +97,25 @@ fn check_title(cell: &Cell, title: Option<&str>) -> Result<(), Diagnostic> {
     }
 }
 
-fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
+/// Refuses a list of seeds without one or with one twice. `example`: seeds to write instead.
+pub(super) fn check_seeds(
+    cell: &Cell,
+    key: &str,
+    seeds: &[u64],
+    example: &str,
+) -> Result<(), Diagnostic> {
     if seeds.is_empty() {
         return Err(cell.error(
-            "seeds",
+            key,
             "is empty, so there is nothing to run",
             "one whole number or more",
-            "write seeds = [0, 1, 2]",
+            &format!("write {key} = {example}"),
         ));
     }
     let mut seen = BTreeSet::new();
     match seeds.iter().position(|seed| !seen.insert(*seed)) {
         Some(index) => Err(cell.error(
-            &format!("seeds.{index}"),
+            &format!("{key}.{index}"),
             "is listed twice",
             "different seeds",
             "remove one of the two",
@@ -157,5 +163,5 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
 pub(super) fn check_names(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
     check_name(cell, "name", &written.name)?;
     check_title(cell, written.title.as_deref())?;
-    check_seeds(cell, &written.seeds)
+    check_seeds(cell, "seeds", &written.seeds, "[0, 1, 2]")
 }

@@ -3,6 +3,7 @@
 //! scored on rows that no result is scored on. The result is run under the combination that scores
 //! best. `half_seeds` are also run for half the steps, to show whether the score still moves.
 
+use super::check::check_seeds;
 use super::planner::PlannedRun;
 use super::sections::{Experiment, SelectSection};
 use crate::spec::test_lens::TestLen;
@@ -10,7 +11,6 @@ use config::axes::{Cell, Choices, OVER, SELECT};
 use config::diagnostic::Diagnostic;
 use config::key_path::{KeyPath, set};
 use posenc::PositionsConfig;
-use std::collections::BTreeSet;
 use tasks::{Rows, TEACHER_FORCED, Task};
 use toml::{Table, Value};
 
@@ -62,7 +62,7 @@ impl SelectSection {
                 "remove it: [select] scores its sweep on selection rows by itself",
             ));
         }
-        check_seeds(cell, "select.seeds", &self.seeds)?;
+        check_seeds(cell, "select.seeds", &self.seeds, "[100, 101]")?;
         let both = self.seeds.iter().position(|seed| seeds.contains(seed));
         match both {
             Some(index) => Err(cell.error(
@@ -119,7 +119,7 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     if written.half_seeds.is_empty() {
         return Ok(None);
     }
-    check_seeds(cell, "half_seeds", &written.half_seeds)?;
+    check_seeds(cell, "half_seeds", &written.half_seeds, "[100, 101]")?;
     let foreign = |seed: &u64| !written.seeds.contains(seed);
     // Who asks for fewer seeds in an argument asks for the halves of these.
     let is_argument = |key: &str| cell.origins.find(&KeyPath::new([key])).argument.is_some();
@@ -156,23 +156,6 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     let mut halved = shortened(cell, written, steps, in_length);
     put(&mut halved.table, "seeds", seeds(&half_seeds));
     Ok(Some(halved))
-}
-
-fn check_seeds(cell: &Cell, key: &str, seeds: &[u64]) -> Result<(), Diagnostic> {
-    let mut seen = BTreeSet::new();
-    if seeds.is_empty() {
-        let help = format!("write {key} = [100, 101]");
-        return Err(cell.error(key, "is empty", "one whole number or more", &help));
-    }
-    match seeds.iter().position(|seed| !seen.insert(*seed)) {
-        Some(index) => Err(cell.error(
-            &format!("{key}.{index}"),
-            "is listed twice",
-            "different seeds",
-            "remove one of the two",
-        )),
-        None => Ok(()),
-    }
 }
 
 /// The cell with another number of steps, whose warm-up and stages keep their shares, scored at one

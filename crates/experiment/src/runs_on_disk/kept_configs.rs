@@ -97,7 +97,7 @@ impl Config {
     /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
     /// cause.
     pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
-        let body = body(&plan.table).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let body = body(&plan.table).map_err(Failure::bug)?;
         let directory = excerpt(&plan.directory.display().to_string());
         let text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
@@ -193,8 +193,7 @@ fn id_of(text: &str) -> String {
 /// [`Exit::Resources`] if they cannot be written.
 pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Failure> {
     let (config, text) = Config::of(plan)?;
-    let list = serde_json::to_vec_pretty(&config)
-        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    let list = serde_json::to_vec_pretty(&config).map_err(Failure::bug)?;
     let directory = experiment.join(CONFIGS_DIR);
     disk.create_dirs(&directory).map_err(Failure::resources)?;
     disk.remove_abandoned(&directory);

@@ -96,7 +96,7 @@ fn model_config(path: &Path) -> Result<Published, Failure> {
         Failure::new(
             exit,
             format!(
-                "{place} {problem}\n   = help: give the config.json of a \
+                "{place} {problem}\n  = help: give the config.json of a \
             model, as transformers writes it"
             ),
         )

@@ -192,7 +192,7 @@ impl Party {
                      Names of processes that were killed count for an hour, or until the directory \
                      is removed",
                     there.len(),
-                    self::count(count, "process").replace("processs", "processes"),
+                    self::count(count, "process"),
                     self.place.display(),
                     self.wait.as_secs(),
                     there.into_iter().collect::<Vec<_>>().join(", ")
@@ -243,7 +243,7 @@ impl Party {
         };
         console::print(&format!(
             "{} on {}\nfile locks: {locks}\nhard links: {links}",
-            count(self.all.len(), "process").replace("processs", "processes"),
+            count(self.all.len(), "process"),
             nodes.join(", ")
         ));
         std::thread::sleep(Duration::from_millis(500));

@@ -27,7 +27,7 @@ const INDICES: [(&str, usize); 4] = [
     ("SLURM_ARRAY_TASK_ID", 0),
 ];
 
-/// The index of a task, and where it was found: `--task`, or an scheduler's variable.
+/// The index of a task, and where it was found: `--task`, or a scheduler's variable.
 ///
 /// # Errors
 ///
