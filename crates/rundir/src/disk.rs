@@ -344,13 +344,15 @@ impl dyn Disk + '_ {
     }
 
     /// Writes what a user asked for under this name: into a pipe, a terminal or `/dev/stdout` as
-    /// any program does, and otherwise as `write_whole`. Removes what earlier writes left there.
+    /// any program does, and otherwise as `write_whole`, creating its directory. Removes what
+    /// earlier writes left there.
     ///
     /// # Errors
     ///
     /// As `write_whole`.
     pub fn write_named(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         if !is_stream(path) {
+            self.create_dirs(directory_of(path))?;
             self.remove_abandoned(directory_of(path));
             return self.write_whole(path, bytes);
         }
@@ -454,7 +456,7 @@ impl dyn Disk + '_ {
 }
 
 /// The directory a file lies in.
-fn directory_of(path: &Path) -> &Path {
+pub fn directory_of(path: &Path) -> &Path {
     path.parent()
         .filter(|directory| !directory.as_os_str().is_empty())
         .unwrap_or(Path::new("."))

@@ -32,5 +32,5 @@ pub mod scratch;
 pub mod steplog;
 pub mod weights;
 
-pub use disk::{Disk, Op, System, system};
+pub use disk::{Disk, Op, System, directory_of, system};
 pub use weights::{HostTensor, Weights};

@@ -22,6 +22,7 @@ use config::claims;
 use config::diagnostic::{Diagnostic, Location};
 use config::source::Source;
 use posenc::EncodingConfig;
+use rundir::directory_of;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -69,10 +70,7 @@ pub fn plan(path: &Path, overrides: &[String], runs: RunsOfSeed) -> Result<Plan,
     });
     let runs_per_cell = select::runs_per_cell(&asked, choices.as_ref());
     let cells = cells(&mut source, runs_per_cell, &mut mistakes);
-    let directory = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let mut plan = Plan {
         path: path.to_owned(),

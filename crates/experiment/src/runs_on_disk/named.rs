@@ -5,6 +5,7 @@ use crate::runs_on_disk::files::{JOB_FILE, RECORD_FILE, read_job, trained_in_pyt
 use crate::runs_on_disk::walk::{directories_in, directories_with};
 use crate::spec::Job;
 use config::diagnostic::closest_first;
+use rundir::directory_of;
 use schema::text::excerpt;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -52,10 +53,7 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
     let place = path.display();
     // A file of a run, such as its record, stands for the run.
     if path.is_file() {
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let run = parent.unwrap_or(Path::new("."));
+        let run = directory_of(path);
         if !run.join(JOB_FILE).is_file() {
             let help = "name a run's directory, such as runs/NAME/ID, or that of an experiment";
             let problem = format!("{place} is not a file of a run");
@@ -157,10 +155,7 @@ fn no_run(path: &Path) -> Failure {
 /// The run whose id begins with the last part of a path.
 fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let place = path.display();
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let parent = directory_of(path);
     let wanted = path
         .file_name()
         .unwrap_or_default()

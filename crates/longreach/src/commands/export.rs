@@ -168,19 +168,7 @@ fn write_tensors(
     let views = views.collect::<Result<Vec<_>, Failure>>()?;
     let metadata = HashMap::from([(key.to_owned(), value)]);
     let bytes = safetensors::serialize(views, Some(metadata)).map_err(Failure::bug)?;
-    write_file(&request.out, &bytes)
-}
-
-/// Writes a file as a whole, creating its directory.
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let disk = rundir::system();
-    if let Some(directory) = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        disk.create_dirs(directory)?;
-    }
-    Ok(disk.write_named(path, bytes)?)
+    Ok(rundir::system().write_named(&request.out, &bytes)?)
 }
 
 /// The run that the paths name.

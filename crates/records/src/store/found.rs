@@ -159,9 +159,3 @@ pub(super) fn invalid(path: &Path, reason: impl ToString) -> StoreError {
         reason: reason.to_string(),
     }
 }
-
-pub(super) fn parent(path: &Path) -> &Path {
-    path.parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
-}

@@ -2,13 +2,14 @@
 
 use super::found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_DEPTH, MAX_ENTRIES,
-    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Placed, RECORD_FILE, RecordLocation, StoreError, parent,
+    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Placed, RECORD_FILE, RecordLocation, StoreError,
 };
 use super::read::{open, parse, read_record};
 use crate::compare::{disagreement, fuller_first};
 use crate::order;
 use crate::record::RunRecord;
 use fs_err as fs;
+use rundir::directory_of;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::FileType;
@@ -78,7 +79,7 @@ pub fn find_records_within(roots: &[PathBuf], depth: usize) -> Result<Found, Sto
             // A root that cannot be listed is an error, a directory below it only left out.
             fs::read_dir(root)?;
             // The later evaluations of a run, named without the run.
-            if root.ends_with(EVALS_DIR) && parent(root).join(RECORD_FILE).is_file() {
+            if root.ends_with(EVALS_DIR) && directory_of(root).join(RECORD_FILE).is_file() {
                 search.evaluations(root);
                 continue;
             }
@@ -186,7 +187,7 @@ impl Search {
         if let Some(run) = path
             .parent()
             .filter(|dir| dir.ends_with(EVALS_DIR))
-            .map(parent)
+            .map(directory_of)
         {
             let own_path = run.join(RECORD_FILE);
             let own = read_record(&own_path).ok();
@@ -346,8 +347,11 @@ impl Search {
         // Roots may overlap, and a file is left out once.
         excluded.dedup();
         let found = self.placed()?;
-        let directory =
-            |place: &RecordLocation| place.is_of_run().then(|| parent(&place.path).to_owned());
+        let directory = |place: &RecordLocation| {
+            place
+                .is_of_run()
+                .then(|| directory_of(&place.path).to_owned())
+        };
         let directories = found.iter().map(|(place, _)| directory(place)).collect();
         Ok(Found {
             records: found.into_iter().map(|(_, record)| record).collect(),

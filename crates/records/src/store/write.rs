@@ -75,9 +75,6 @@ pub fn gather_found(
 /// be written; nothing is written then.
 pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError> {
     let text = jsonl_text(path, records, MAX_JSONL_BYTES)?;
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        rundir::system().create_dirs(dir)?;
-    }
     Ok(rundir::system().write_named(path, text.as_bytes())?)
 }
 

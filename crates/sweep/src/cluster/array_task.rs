@@ -164,10 +164,7 @@ fn directory_of(manifest: &Path) -> Result<PathBuf, Failure> {
             ),
         ));
     }
-    let directory = manifest
-        .parent()
-        .filter(|path| !path.as_os_str().is_empty());
-    Ok(directory.unwrap_or(Path::new(".")).to_owned())
+    Ok(rundir::directory_of(manifest).to_owned())
 }
 
 /// The node's name, or that of the host.

@@ -1,6 +1,5 @@
 //! Event files of TensorBoard, one directory for each run.
 
-use crate::commands::export::write_file;
 use experiment::runs_on_disk::timings::timings;
 use records::store::EVALS_DIR;
 use records::tensorboard::{TrainStep, plain_name, run_directory, run_events};
@@ -24,7 +23,7 @@ pub fn write(found: &Found, out: &Path) -> Result<usize, Failure> {
             .map(|run| steps(run, record))
             .unwrap_or_default();
         let events = run_events(record, &steps, secs.filter(|secs| *secs > 0.0));
-        write_file(&out.join(place(record)), &events.into_bytes())?;
+        rundir::system().write_named(&out.join(place(record)), &events.into_bytes())?;
     }
     Ok(found.records.len())
 }

@@ -1,6 +1,6 @@
 //! The tokenizer that was trained for a run on text, in a public format.
 
-use crate::commands::export::{Args, only_run, write_file};
+use crate::commands::export::{Args, only_run};
 use experiment::run::task::build_task;
 use support::exit::Failure;
 
@@ -24,7 +24,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         )));
     };
     let json = serde_json::to_vec_pretty(&tokenizer).map_err(Failure::bug)?;
-    write_file(&request.out, &json)?;
+    rundir::system().write_named(&request.out, &json)?;
     Ok(format!(
         "wrote {}: {} tokens, the tokenizer of {}",
         request.out.display(),
