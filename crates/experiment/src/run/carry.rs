@@ -1,6 +1,7 @@
 //! Weights carried from one model to the next: from the run that a training starts from, and from
 //! stage to stage.
 
+use crate::run::parameters::is_of_encoding;
 use rundir::Weights;
 
 /// Replaces drawn parameters by those of `from` with the same name and shape; those of the encoding
@@ -19,9 +20,4 @@ pub fn carry(into: &mut Weights, mut from: Weights, encoding: bool) -> Vec<Strin
         }
     }
     drawn
-}
-
-/// Whether the parameter at a path is of the encoding.
-pub fn is_of_encoding(path: &str) -> bool {
-    path.starts_with("encoding.")
 }

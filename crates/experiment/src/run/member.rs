@@ -2,7 +2,7 @@
 
 use crate::plan::memory::{self, TaskSizes};
 use crate::plan::together::shape;
-use crate::run::carry::{carry, is_of_encoding};
+use crate::run::carry::carry;
 use crate::run::evaluate::{diverged_rows, evaluate};
 use crate::run::model::{drawn_weights, initial_model};
 use crate::run::parameters;
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
         };
         let drawn = carry(&mut weights, theirs, start.pe);
         // Another kind of encoding keeps the parameters that were drawn for it.
-        let missing = |path: &&String| start.pe || !is_of_encoding(path);
+        let missing = |path: &&String| start.pe || !parameters::is_of_encoding(path);
         match drawn.iter().find(missing) {
             None => Ok(weights),
             Some(path) => Err(Failure::input(format!(
