@@ -109,13 +109,25 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
             Some(why) => format!(
                 "no method has a score in length ({why}), so there is no extrapolation to report"
             ),
-            None => "no method has learned the task in length, so there is no extrapolation to \
-                     report"
-                .into(),
+            None => format!(
+                "no method has learned the task in length{}, so there is no extrapolation to report",
+                averaged(setting)
+            ),
         },
         Some(Reached { len: 0, .. }) => none_holds(setting, &reached),
         Some(_) => leaders(setting, longest, &reached),
     }
+}
+
+/// Over which lengths the score is averaged that shows whether a task was learned, if these are
+/// several.
+fn averaged(setting: &Setting<'_>) -> String {
+    let lengths = setting.lengths.iter();
+    let lengths = lengths.filter(|len| **len <= setting.task.train_len);
+    let lengths: Vec<String> = lengths.map(|len| setting.length(*len)).collect();
+    let is_mean = setting.task.primary_metric != metric::LOSS_NATS && lengths.len() > 1;
+    let text = || format!(" (mean over {})", and(&lengths));
+    is_mean.then(text).unwrap_or_default()
 }
 
 /// Where every method loses its score at the first length past training at which it was tested.

@@ -5,6 +5,7 @@ use crate::runs_on_disk::hold::{Hold, Identity, LiveLease, busy};
 use crate::runs_on_disk::walk::directories_in;
 use crate::spec::Job;
 use records::record::RunStatus;
+use records::store::{LINK, linked_runs};
 use records::{RunRecord, StoreError};
 use rundir::{Disk, checkpoint, lease, lock};
 use std::io::ErrorKind;
@@ -321,6 +322,9 @@ impl Runs {
         if depth == 0 {
             return Ok(());
         }
+        let links = linked_runs(directory).into_iter();
+        self.unreadable
+            .extend(links.map(|link| (link, LINK.to_owned())));
         for inner in directories_in(directory)? {
             if let Err(error) = self.search(&inner, depth - 1) {
                 self.unreadable.push((inner, error.to_string()));

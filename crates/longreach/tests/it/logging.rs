@@ -57,6 +57,33 @@ fn event_files_hold_every_step_and_the_scores() {
     // What is finished stays as it is, and the files are not an experiment of their own.
     exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
     assert_eq!(event_files(&experiment), files);
+    // A run that is continued has one file, which takes the place of the older one.
+    let of_run = files[0].parent().unwrap();
+    let older = of_run.join("events.out.tfevents.1.longreach");
+    let foreign = of_run.join("events.out.tfevents.1.elsewhere");
+    std::fs::rename(&files[0], &older).unwrap();
+    std::fs::copy(&older, &foreign).unwrap();
+    let name = of_run.file_name().unwrap().to_string_lossy();
+    let records = scratch.records();
+    let its_own = |(path, _): &&(PathBuf, Vec<u8>)| {
+        let run = path.parent().unwrap().file_name().unwrap();
+        name.ends_with(&*run.to_string_lossy())
+    };
+    let (record, _) = records.iter().find(its_own).unwrap();
+    std::fs::remove_file(scratch.runs().join(record)).unwrap();
+    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    let again = event_files(&experiment);
+    assert_eq!(again.len(), 5, "{again:?}");
+    assert!(
+        again.contains(&foreign) && !again.contains(&older),
+        "{again:?}"
+    );
+    let newer = again
+        .iter()
+        .find(|file| file.parent() == Some(of_run) && **file != foreign);
+    let newer = tags(&std::fs::read(newer.unwrap()).unwrap());
+    assert_eq!(newer, tags(&std::fs::read(&foreign).unwrap()));
+    std::fs::remove_file(&foreign).unwrap();
     let report = longreach().arg("report").arg(&experiment).output().unwrap();
     exits(&report, 0);
     let refused = scratch.longreach("run", &["--log", "wandb"]);

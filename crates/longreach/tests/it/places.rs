@@ -209,6 +209,44 @@ fn links_out_of_a_runs_directory_are_not_followed() {
 }
 
 #[test]
+fn runs_behind_links_are_named_wherever_they_are_left_out() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &[]), 0);
+    let place = scratch.directory.path();
+    let (path, _) = scratch.records().remove(0);
+    let run = scratch.runs().join(path.parent().unwrap());
+    let (far, experiment) = (place.join("far"), scratch.runs().join("tiny"));
+    std::fs::rename(&run, &far).unwrap();
+    symlink(&far, &run).unwrap();
+    let says = |name: &str, place: &Path, code: i32, said: &str| {
+        let output = command(name, place, &[]);
+        exits(&output, code);
+        let all = stdout(&output) + &stderr(&output);
+        assert!(
+            all.contains("a link, which is not followed"),
+            "{name}: {all}"
+        );
+        assert!(all.contains(said), "{name}: {all}");
+    };
+    says("report", &experiment, 0, "1 left out");
+    says(
+        "verify",
+        &experiment,
+        1,
+        "4 runs verified: 1 with something wrong",
+    );
+    let status = command("status", &experiment, &["--json"]);
+    exits(&status, 0);
+    assert!(stdout(&status).contains("a link, which is not followed"));
+    // The whole experiment.
+    let moved = place.join("moved");
+    std::fs::rename(&experiment, &moved).unwrap();
+    symlink(&moved, &experiment).unwrap();
+    says("report", scratch.runs().as_path(), 3, "tiny");
+    says("verify", scratch.runs().as_path(), 1, "tiny");
+}
+
+#[test]
 fn a_folder_that_cannot_be_read_hides_no_other() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;

@@ -18,5 +18,7 @@ pub use found::{
     Placed, RECORD_FILE, RecordLocation, SELECTION_FILE, StoreError,
 };
 pub use read::read_record;
-pub use search::{find_records, find_records_within, is_evaluation, read_files, read_jsonl};
+pub use search::{
+    LINK, find_records, find_records_within, is_evaluation, linked_runs, read_files, read_jsonl,
+};
 pub use write::{evaluation_path, gather_found, record_text, run_dir, write_jsonl};

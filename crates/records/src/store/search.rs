@@ -16,7 +16,10 @@ use std::fs::FileType;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-/// Why a link is not read.
+/// Why the runs behind a link are left out.
+pub const LINK: &str =
+    "a link, which is not followed; move the runs here, or name them at their place";
+/// Why a file that is a link is not read.
 const NOT_REGULAR: &str = "not a regular file; links are not followed here, name it to read it";
 const UNREADABLE: &str = "the run it evaluates has no readable record";
 
@@ -109,6 +112,20 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(names)
 }
 
+/// Links in a directory that lead to a run or to the runs of an experiment. No search follows them.
+pub fn linked_runs(dir: &Path) -> Vec<PathBuf> {
+    let names = |dir: &Path| entries(dir, MAX_ENTRIES).unwrap_or_default();
+    let is_run = |dir: &Path| dir.join(RECORD_FILE).is_file();
+    let links = names(dir).into_iter().filter(|(_, kind)| kind.is_symlink());
+    let links = links.map(|(name, _)| dir.join(name));
+    links
+        .filter(|link| {
+            let runs = || names(link).iter().any(|(name, _)| is_run(&link.join(name)));
+            is_run(link) || (link.is_dir() && runs())
+        })
+        .collect()
+}
+
 /// Whether a file of [`EVALS_DIR`] has the name of a record.
 pub fn is_evaluation(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -154,6 +171,9 @@ impl Search {
         }
         if is_run || depth == 0 {
             return;
+        }
+        for link in linked_runs(dir) {
+            self.exclude(&link, None, LINK.into());
         }
         for (name, _) in names
             .iter()

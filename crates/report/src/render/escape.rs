@@ -70,6 +70,14 @@ pub(super) fn latex_comment(text: &str) -> String {
     printable(text).replace('\\', "/")
 }
 
+/// A place on the same page, `#name`, or a relative link.
+pub(super) fn link(href: &str) -> String {
+    match href.strip_prefix('#') {
+        Some(anchor) => format!("#{}", address(anchor)),
+        None => address(href),
+    }
+}
+
 /// A relative link: everything but the characters of plain names is percent-encoded, so that no
 /// scheme, quote or bracket is left.
 pub(super) fn address(link: &str) -> String {

@@ -211,11 +211,7 @@ fn table(table: &Table) -> Value {
 
 fn cell(cell: &Cell) -> Value {
     let link = |(text, href): &(String, Option<String>)| {
-        // Within the page, or a relative path.
-        let href = href.as_deref().map(|href| match href.strip_prefix('#') {
-            Some(anchor) => format!("#{}", escape::address(anchor)),
-            None => escape::address(href),
-        });
+        let href = href.as_deref().map(escape::link);
         context! { text => printable(text), href }
     };
     let (main, interval) = cell

@@ -82,7 +82,7 @@ impl Markup {
                 });
             }
         }
-        env.add_filter("link", |link: &str| escape::address(link));
+        env.add_filter("link", escape::link);
         // What an earlier table said is not said again.
         let said = Mutex::new(BTreeSet::new());
         env.add_filter("once", move |text: String| {

@@ -770,6 +770,24 @@ fn several_experiments_have_a_page_each() {
 }
 
 #[test]
+fn an_overview_with_a_row_for_each_setting_leads_to_them() {
+    let mut all = Vec::new();
+    for train_len in 16..25 {
+        for mut run in copy_experiment(1) {
+            run.run_id = hex(&format!("{} {train_len}", run.run_id));
+            run.task.train_len = train_len;
+            all.push(run);
+        }
+    }
+    let page = text(&report(&all, &[], &spec()).unwrap(), "report.md");
+    for train_len in 16..25 {
+        let link = format!("[copy, trained at {train_len} symbols](#copy-{train_len})");
+        assert!(page.contains(&link), "{link}: {page}");
+    }
+    assert!(!page.contains("(%23"));
+}
+
+#[test]
 fn settings_of_one_task_and_training_length_are_linked_each_to_its_place() {
     let mut all = copy_experiment(2);
     let first = all[0].labels[0].text.clone();

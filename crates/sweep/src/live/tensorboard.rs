@@ -2,13 +2,14 @@
 //!
 //! A thread reads the ends of the step logs and appends what is new to one event file for each run,
 //! and its scores once it is recorded. The workers know nothing of it, and nothing here changes a
-//! number. A sweep that continues writes new files; as training repeats bit by bit, they agree with
-//! the older ones.
+//! number. A sweep that continues writes new files in the place of the older ones: as training
+//! repeats bit by bit, they hold the same and more.
 
 use crate::live::tail::Tail;
 use experiment::runs_on_disk::files::{RECORD_FILE, recorded};
 use experiment::spec::Job;
 use records::tensorboard::{EventFile, TrainStep, run_directory};
+use rundir::directory_of;
 use rundir::disk::Op;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,6 +19,8 @@ use support::console;
 
 /// Directory of the event files inside an experiment's directory.
 pub const DIRECTORY: &str = "tensorboard";
+/// Ending of the files.
+const ENDING: &str = "longreach";
 /// Between two looks at the logs.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -37,7 +40,7 @@ impl Logger {
             // What earlier sessions finished has its file.
             let is_done = run.join(RECORD_FILE).exists() && events.exists();
             (!is_done).then(|| Followed {
-                path: events.join(format!("events.out.tfevents.{session}.longreach")),
+                path: events.join(format!("events.out.tfevents.{session}.{ENDING}")),
                 job,
                 run,
                 tail: Tail::default(),
@@ -136,14 +139,24 @@ impl Followed {
             self.size += events.len() as u64;
             return Ok(());
         }
-        if let Some(directory) = path.parent() {
-            disk.create_dirs(directory)?;
+        let directory = directory_of(path);
+        disk.create_dirs(directory)?;
+        for older in written_in(directory) {
+            disk.run(Op::RemoveFile(&older))?;
         }
         let all = [head, events].concat();
         disk.run(Op::Write(path, &all))?;
         self.size = all.len() as u64;
         Ok(())
     }
+}
+
+/// The event files in a directory that a sweep has written.
+fn written_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_ours = |path: &PathBuf| path.extension().is_some_and(|ending| ending == ENDING);
+    paths.filter(is_ours).collect()
 }
 
 /// Seconds since 1970.
