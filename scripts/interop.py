@@ -13,6 +13,8 @@ import pandas  # noqa: E402
 import polars  # noqa: E402
 import tensorboard  # noqa: E402
 import torch  # noqa: E402
+from longreach import encodings  # noqa: E402
+from longreach.trained import check  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
 
@@ -53,7 +55,7 @@ def check_logits(runs):
     # The comparison tells a wrong model from a right one.
     run = next(run for run in runs if name(run) == "rope")
     model = longreach.load(run)
-    model.config["pe"]["layout"] = "interleaved"
+    model.encoding.pe["layout"] = "interleaved"
     expected = load_file(str(run / "logits.safetensors"))
     with torch.no_grad():
         wrong = model(expected["trained.48.tokens"].long()) - expected["trained.48.logits"]
@@ -62,9 +64,12 @@ def check_logits(runs):
         failed.append("the comparison does not notice another layout")
     # What it does not know is refused by name.
     config = json.loads((runs[0] / "record.json").read_text())["spec"]["model"]
-    for change in ({"pe": {"kind": "kerple"}}, {"attention": "linear"}, {"novelty": 1}):
+    refusals = {"an encoding": lambda: encodings.of({"kind": "cope"})}
+    for change in ({"attention": "linear"}, {"novelty": 1}):
+        refusals[str(change)] = lambda change=change: check({**config, **change})
+    for change, refuse in refusals.items():
         try:
-            longreach.build({**config, **change})
+            refuse()
             failed.append(f"accepted {change}")
         except longreach.Unsupported as refused:
             print(f"refused: {refused}")

@@ -25,11 +25,12 @@ try:
 except ImportError as error:
     raise ImportError("longreach.bench needs PyTorch 2.0 or newer: pip install torch") from error
 
-from . import Place, checks, encodings
+from . import checks, encodings
 from .choice import NOPE, Choice
 from .fingerprint import bytes_of, code_of
 from .model import Content, Encoding, Shape, Transformer
 from .program import BenchError, Program
+from .recorded import Place
 from .training import Trained, evaluate, train
 
 __all__ = ["BenchError", "Content", "Encoding", "Shape", "run", "self_check", "train"]

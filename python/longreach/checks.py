@@ -102,6 +102,11 @@ class Checked(Encoding):
     def _optional(self, hook: str, value, *how) -> Optional[torch.Tensor]:
         return None if value is None else self._tensor(hook, value, *how)
 
+    def logits(self, layer, content: Content):
+        rows, heads, length, _ = content.q.shape
+        shape = (rows, heads, length, length)
+        return self._tensor("logits", self.inner.logits(layer, content), shape, "[B, H, L, L]")
+
     def logits_bias(self, layer, length):
         shape = (self.shape.n_heads, length, length)
         value = self.inner.logits_bias(layer, length)

@@ -22,8 +22,8 @@ from typing import Any, Iterator, Optional
 
 import pandas
 
-from . import ADDING, Place, evaluations, methods, metrics, part, records, test_len
 from .call import NoProgram, find_program, toml
+from .recorded import ADDING, Place, evaluations, methods, metrics, part, records, test_len
 
 # The colours of the reports, in their order.
 COLORS = json.loads(pathlib.Path(__file__).with_name("palette.json").read_text())["light"]

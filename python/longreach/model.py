@@ -1,4 +1,4 @@
-"""The reference model in PyTorch, as a host for encodings written in PyTorch.
+"""The model in PyTorch: a host for any encoding, as that of the program is.
 
 Shapes are written with B rows, L tokens, D `d_model`, H heads and E `head_dim`. The layout of the
 weights is that of weights.safetensors (docs/interop.md): a layer computes `x @ W`.
@@ -66,6 +66,11 @@ class Encoding(nn.Module):
         by the same width. `hidden` [B, L, D] is what they are projected from."""
         return q, k
 
+    def logits(self, layer: int, content: Content) -> torch.Tensor:
+        """Products of queries and keys over sqrt(E), [B, H, L, L], where they are not just that of
+        what `transform_qk` returns."""
+        return content.logits()
+
     def logits_bias(self, layer: int, length: int) -> Optional[torch.Tensor]:
         """Added to the logits after the division by sqrt(E): [H, L, L], queries then keys."""
         return None
@@ -106,6 +111,7 @@ class Attention(nn.Module):
     def __init__(self, config: dict):
         super().__init__()
         self.heads, self.head_dim = config["n_heads"], config["head_dim"]
+        self.causal = config.get("mask", "causal") == "causal"
         inner = self.heads * self.head_dim
         self.qkv = _parameter(config["d_model"], 3 * inner)
         self.output = _parameter(inner, config["d_model"])
@@ -127,12 +133,14 @@ class Attention(nn.Module):
         raw_q, raw_k, v = (part.transpose(1, 2) for part in (q, k, v))
         q, k = encoding.transform_qk(layer, raw_q, raw_k, x)
         content = Content(q, k, raw_q, raw_k, x)
-        logits = content.logits()
+        logits = encoding.logits(layer, content)
         for bias in (encoding.logits_bias(layer, length), encoding.content_bias(layer, content)):
             if bias is not None:
-                logits = logits + bias
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        weights = logits.masked_fill(later, -math.inf).softmax(-1)
+                logits = logits + bias.to(logits.device)
+        if self.causal:
+            later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            logits = logits.masked_fill(later, -math.inf)
+        weights = logits.softmax(-1)
         attended = weights @ v
         term = encoding.output_bias(layer, content, lambda: weights)
         if term is not None:
@@ -181,6 +189,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: dict, encoding: Encoding):
         super().__init__()
+        self.config = config
         self.embedding = _parameter(config["vocab_size"], config["d_model"])
         self.encoding = encoding
         self.blocks = nn.ModuleList(Block(config) for _ in range(config["n_layers"]))

@@ -6,17 +6,18 @@ for positions that depend on it, `Tables.whole`, where fewer are refused.
 """
 
 import json
+import math
 import pathlib
 import subprocess
 import tempfile
 from typing import Optional
 
 import torch
-from torch import nn
 from torch.nn import functional
 
-from . import Place
 from .call import NoProgram, find_program
+from .model import Content, Encoding
+from .recorded import Place
 
 
 class TableError(ValueError):
@@ -41,18 +42,14 @@ def export(run: Place, variant: str, test_len: int) -> "Tables":
         return Tables(file, variant, test_len)
 
 
-class Tables(nn.Module):
-    """The hooks of an encoding, read from a file.
-
-    Shapes: `[rows, tokens, d_model]` of the input, `[rows, heads, tokens, head_dim]` of queries and
-    keys, `[heads or 1, tokens, tokens]` of a bias.
-    """
+class Tables(Encoding):
+    """The hooks of an encoding, read from a file."""
 
     # Whether the rows are right for all tokens of the test length only.
     whole = False
 
     def __init__(self, file: Place, variant: str, test_len: int):
-        super().__init__()
+        super().__init__(shape=None)
         from safetensors import SafetensorError, safe_open
 
         name = f"{variant}.{test_len}"
@@ -75,8 +72,8 @@ class Tables(nn.Module):
         table = self._table("embed")
         return x if table is None else x + self._rows(table, x.shape[1], 0)
 
-    def product(self, q, k, layer: int):
-        """Products of queries and keys, turned by their positions, `[rows, heads, tokens, tokens]`."""
+    def logits(self, layer: int, content: Content) -> torch.Tensor:
+        q, k = content.raw_q, content.raw_k
         about, place = self._layer(layer)
         near = self._turned(q, k, about, place)
         products = near[0] @ near[1].transpose(-1, -2)
@@ -84,7 +81,7 @@ class Tables(nn.Module):
             far = self._turned(q, k, about, f"{place}_zone{zone}")
             zones = self._rows(self._rows(self._table(f"{place}_zone"), q.shape[2], 1), q.shape[2], 2)
             products = torch.where(zones == zone, far[0] @ far[1].transpose(-1, -2), products)
-        return products * about["factor"]
+        return products * about["factor"] / math.sqrt(q.shape[-1])
 
     def _turned(self, q, k, about: dict, place: str) -> list:
         turned = []
@@ -104,7 +101,7 @@ class Tables(nn.Module):
             turned.append(x)
         return turned
 
-    def bias(self, length: int, layer: int) -> Optional[torch.Tensor]:
+    def logits_bias(self, layer: int, length: int) -> Optional[torch.Tensor]:
         bias = self._table(f"{self._layer(layer)[1]}_bias")
         if bias is None:
             return None

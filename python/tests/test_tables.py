@@ -244,7 +244,7 @@ class Tables(unittest.TestCase):
         import torch
         from longreach.tables import TableError
 
-        first, second = self.train("two", ['{ kind = "kerple" }', '{ kind = "fire" }'])
+        first, second = self.train("two", ['{ kind = "sandwich" }', '{ kind = "fire" }'])
         model = longreach.load(first)
         with self.assertRaisesRegex(TableError, "17 tokens, but the tables have 16"):
             model(torch.zeros(1, 17, dtype=torch.long))
