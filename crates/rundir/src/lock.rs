@@ -196,7 +196,7 @@ impl Processes for System {
 /// Who holds a lock, by the text of its file and by the system's table of locks. The text is that
 /// of the last process that took it as a run does; others can lock the file as well.
 fn identify(text: Holder, holders: &[Entry], processes: &impl Processes) -> Holder {
-    let written = text.process();
+    let written = process(&text.who, &hostname());
     let is_writer = |entry: &&Entry| {
         let id = written.map(|(process, _)| process);
         let inner = || processes.inner_id(entry.process);
@@ -238,16 +238,12 @@ fn identify(text: Holder, holders: &[Entry], processes: &impl Processes) -> Hold
     }
 }
 
-impl Holder {
-    /// The process that the text names, and whether it ran on this host.
-    fn process(&self) -> Option<(u32, bool)> {
-        let mut words = self.who.strip_prefix("process ")?.split(' ');
-        let process = words.next()?.parse().ok()?;
-        let host = hostname();
-        let is_here =
-            !host.is_empty() && words.next() == Some("on") && words.next() == Some(host.as_str());
-        Some((process, is_here))
-    }
+/// The process that a line `process N on HOST` names, and whether it ran on this host.
+fn process(who: &str, host: &str) -> Option<(u32, bool)> {
+    let mut words = who.strip_prefix("process ")?.split(' ');
+    let process = words.next()?.parse().ok()?;
+    let is_here = !host.is_empty() && words.next() == Some("on") && words.next() == Some(host);
+    Some((process, is_here))
 }
 
 /// The text of a lock file.
@@ -275,11 +271,11 @@ fn parse(text: &str, host: &str, now: u64, is_stopped: impl Fn(u32) -> bool) -> 
     let held = since
         .and_then(|since| now.checked_sub(since))
         .map(Duration::from_secs);
-    let mut words = who.strip_prefix("process ").unwrap_or_default().split(' ');
-    let process = words.next().and_then(|process| process.parse::<u32>().ok());
     // A process id of another host says nothing about the processes here.
-    let here = !host.is_empty() && words.next() == Some("on") && words.next() == Some(host);
-    let stopped = process.filter(|process| here && is_stopped(*process));
+    let here = process(&who, host).filter(|(_, is_here)| *is_here);
+    let stopped = here
+        .map(|(process, _)| process)
+        .filter(|process| is_stopped(*process));
     Holder { who, held, stopped }
 }
 
