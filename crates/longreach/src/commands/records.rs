@@ -1,6 +1,6 @@
 //! Records below the directories that `report`, `gather` and `compare` are given.
 
-use experiment::runs_on_disk::files::RECORD_FILE;
+use experiment::runs_on_disk::files::{RECORD_FILE, Runs};
 use experiment::runs_on_disk::integrity::{directory_notes, integrity_notes, unsealed_note};
 use experiment::runs_on_disk::survey;
 use records::store::find_records_within;
@@ -31,9 +31,20 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     if let Ok(found) = &found {
         if found.records.is_empty() && found.excluded.is_empty() {
             let paths: Vec<String> = roots.iter().map(|p| p.display().to_string()).collect();
+            let begun = roots.iter().filter_map(|root| Runs::below(root).ok());
+            let (problem, help) = match begun.map(|found| found.runs.len()).sum() {
+                0 => (
+                    "no record".to_owned(),
+                    "name a directory that `longreach run` wrote, such as runs/quickstart, or a \
+                     file of records",
+                ),
+                runs => (
+                    format!("none of its {} is recorded", count(runs, "run")),
+                    "`longreach run` with its config finishes them",
+                ),
+            };
             return Err(Failure::input(format!(
-                "{}: no record\n  = help: name a directory that `longreach run` wrote, such as \
-                 runs/quickstart, or a file of records",
+                "{}: {problem}\n  = help: {help}",
                 paths.join(", ")
             )));
         }

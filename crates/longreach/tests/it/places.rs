@@ -209,6 +209,23 @@ fn links_out_of_a_runs_directory_are_not_followed() {
 }
 
 #[test]
+fn an_experiment_without_records_says_how_many_runs_it_has() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &[]), 0);
+    for (path, _) in scratch.records() {
+        std::fs::remove_file(scratch.runs().join(path)).unwrap();
+    }
+    let output = command("report", &scratch.runs().join("tiny"), &[]);
+    exits(&output, 3);
+    let said = stderr(&output);
+    assert!(
+        said.contains("tiny: none of its 4 runs is recorded"),
+        "{said}"
+    );
+    assert!(said.contains("`longreach run` with its config finishes them"));
+}
+
+#[test]
 fn runs_behind_links_are_named_wherever_they_are_left_out() {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &[]), 0);
