@@ -1,5 +1,6 @@
 //! The configs that come with the program, for those who have it without the repository.
-//! `longreach run quickstart` reads one by its name where no file has that name.
+//! `longreach run quickstart` reads one by its name where no file has that name. A folder may have
+//! it: runs of the experiment make one.
 
 use std::path::Path;
 
@@ -39,10 +40,11 @@ pub const SHIPPED: &[Shipped] = shipped![
 ];
 
 impl Shipped {
-    /// The config that a path names, if it is a name alone.
+    /// The config that a path names, if it is a name alone and not that of a file.
     pub fn named(path: &Path) -> Option<&'static Self> {
         let name = path.to_str()?;
-        SHIPPED.iter().find(|shipped| shipped.name == name)
+        let mut known = SHIPPED.iter();
+        known.find(|shipped| shipped.name == name && (path.is_dir() || !path.exists()))
     }
 
     /// What errors call it.

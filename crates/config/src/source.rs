@@ -76,6 +76,9 @@ impl Source {
         let refuse = |problem: String, help: String| {
             Diagnostic::new(Location::File { file: name.clone() }, problem).with_help(help)
         };
+        if let Some(shipped) = Shipped::named(path) {
+            return Self::parse(&shipped.shown(), shipped.text.as_bytes());
+        }
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {
                 return Err(refuse(
@@ -93,9 +96,6 @@ impl Source {
             }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if let Some(shipped) = Shipped::named(path) {
-                    return Self::parse(&shipped.shown(), shipped.text.as_bytes());
-                }
                 let folder = path
                     .parent()
                     .filter(|p| !p.as_os_str().is_empty())
@@ -353,6 +353,12 @@ pub(super) fn unusable_error(place: Location, path: &KeyPath, value: &Value) -> 
 /// A hint that lists the configuration files of a folder, those with a name like `wanted` first.
 fn nearby(folder: &Path, wanted: Option<&str>) -> String {
     let stem = wanted.map(|wanted| wanted.trim_end_matches(".toml"));
+    let bare = wanted.filter(|wanted| Some(*wanted) == stem);
+    let file = bare.map(|bare| folder.join(format!("{bare}.toml")));
+    if let Some(file) = file.filter(|file| file.is_file()) {
+        let file = file.strip_prefix(".").unwrap_or(&file);
+        return format!("did you mean {}?", file.display());
+    }
     if let Some(shipped) = SHIPPED.iter().find(|shipped| Some(shipped.name) == stem) {
         let name = shipped.name;
         return format!(
@@ -365,7 +371,6 @@ fn nearby(folder: &Path, wanted: Option<&str>) -> String {
         .iter()
         .map(|shipped| shipped.name.to_owned())
         .collect();
-    let bare = wanted.filter(|wanted| Some(*wanted) == stem);
     if let Some(name) = bare.and_then(|bare| closest(bare, &known)) {
         return format!("did you mean `{name}`, the config that comes with longreach?");
     }

@@ -138,7 +138,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let scheduler = arguments.cluster.ok_or_else(missing)?;
     let out = arguments.out.clone().ok_or_else(missing)?;
     let config = arguments.config.clone().ok_or_else(missing)?;
-    if let Some(shipped) = Shipped::named(&config).filter(|_| !config.exists()) {
+    if let Some(shipped) = Shipped::named(&config) {
         let name = shipped.name;
         let problem = format!("{name} comes with longreach, and a submitted sweep keeps its file");
         let help = format!("longreach new --from {name}; longreach submit {name}.toml ...");

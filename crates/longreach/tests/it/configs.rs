@@ -68,6 +68,9 @@ fn a_config_that_comes_with_the_program_runs_by_its_name() {
     let report = place.path().join("runs/quickstart/report");
     exits(&run(&[&["run", "quickstart"], &small[..]].concat()), 0);
     assert!(report.join("report.html").is_file());
+    // A folder of that name does not hide it: `--runs .` makes one.
+    std::fs::create_dir(place.path().join("quickstart")).unwrap();
+    exits(&run(&[&["check", "quickstart"], &small[..]].concat()), 0);
     // The same runs as those of the file.
     exits(&run(&["new", "--from", "quickstart"]), 0);
     // The name of a file is that of its experiment.

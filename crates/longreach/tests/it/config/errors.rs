@@ -264,6 +264,16 @@ fn files_that_cannot_be_read() {
     let misspelt = "error: no such file\n  --> DIR/quickstrt\n   = help: did you mean \
                     `quickstart`, the config that comes with longreach?";
     assert_eq!(message(&folder.path().join("quickstrt")), misspelt);
+    // `rope` is like no config that comes with longreach, `copy` is one: its file lies here all the
+    // same.
+    std::fs::write(folder.path().join("copy.toml"), GOOD).expect("a scratch file");
+    for name in ["rope", "copy"] {
+        let unended = format!(
+            "error: no such file\n  --> DIR/{name}\n   = help: did you mean DIR/{name}.toml?"
+        );
+        assert_eq!(message(&folder.path().join(name)), unended);
+    }
+    std::fs::remove_file(folder.path().join("copy.toml")).expect("a scratch file");
     let nowhere = "error: no such file\n  --> DIR/no/x.toml\n   = help: there is no folder DIR/no";
     assert_eq!(message(&folder.path().join("no/x.toml")), nowhere);
     let given = "error: this is a folder, not a configuration file\n  --> DIR\n   = help: \
