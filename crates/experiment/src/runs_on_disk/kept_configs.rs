@@ -1,6 +1,7 @@
 //! The configs of an experiment, kept beside its runs: `runs/NAME/configs/ID.toml` is a config as
 //! it was run, and `ID.json` lists its runs and the options of its report. `longreach report
-//! runs/NAME` finds in them the config that the records belong to.
+//! runs/NAME` finds in them the config that the records belong to. A config whose files have other
+//! contents by now has other runs: it is kept again, under another id.
 //!
 //! Both files are written atomically. A crash between them leaves a config without a list, which
 //! readers ignore and the next `run` completes.
@@ -90,17 +91,28 @@ fn body(table: &Table) -> Result<String, toml::ser::Error> {
 }
 
 impl Config {
-    /// The config of a plan, and the text of its `ID.toml`.
+    /// The config of a plan as an experiment's directory keeps it, and the text of its `ID.toml`.
     ///
     /// # Errors
     ///
     /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
     /// cause.
-    pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
+    pub fn of(experiment: &Path, plan: &Plan) -> Result<(Self, String), Failure> {
         let body = body(&plan.table).map_err(Failure::bug)?;
         let directory = excerpt(&plan.directory.display().to_string());
-        let text =
+        let mut text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
+        // What `[select]` chooses does not follow from the config.
+        let own = plan.selection.as_ref().map(|swept| &swept.runs);
+        let own = own.unwrap_or(&plan.runs).iter();
+        let own: Vec<&str> = own.map(|run| run.job.run_id.as_str()).collect();
+        let first = id_of(&text);
+        if let Ok(kept) = read_one(&experiment.join(CONFIGS_DIR), &first)
+            && own.iter().any(|run| !kept.runs.contains_key(*run))
+        {
+            let runs = id_of(&own.join(" "));
+            text = format!("# {first} again, of other files: runs {runs}\n{text}");
+        }
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
         let selected = plan.runs.iter().map(|run| &run.job);
         let selected = selected.filter_map(|job| Some((job.run_id.clone(), job.selected.clone()?)));
@@ -192,7 +204,7 @@ fn id_of(text: &str) -> String {
 ///
 /// [`Exit::Resources`] if they cannot be written.
 pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Failure> {
-    let (config, text) = Config::of(plan)?;
+    let (config, text) = Config::of(experiment, plan)?;
     let list = serde_json::to_vec_pretty(&config).map_err(Failure::bug)?;
     let directory = experiment.join(CONFIGS_DIR);
     disk.create_dirs(&directory).map_err(Failure::resources)?;
@@ -372,17 +384,13 @@ fn differing(first: &Config, other: &Config) -> String {
             format!("{key} = {ours} (there {})", shown(theirs))
         })
         .collect();
-    if listed.is_empty() {
-        format!(
-            "the same keys and values as {}, read from another directory",
-            first.id
-        )
+    let id = &first.id;
+    if !listed.is_empty() {
+        format!("differs from {id} in {}", first_of(&listed, MAX_KEYS))
+    } else if other.runs.keys().eq(first.runs.keys()) {
+        format!("the same keys and values as {id}, read from another directory")
     } else {
-        format!(
-            "differs from {} in {}",
-            first.id,
-            first_of(&listed, MAX_KEYS)
-        )
+        format!("the same keys and values as {id}, of other contents of the files that it names")
     }
 }
 
@@ -416,7 +424,7 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
     }
     if matches == 0 && path.is_file() {
         let plan = crate::plan(path, &[])?;
-        let config = Config::of(&plan)?.0;
+        let config = Config::of(experiment, &plan)?.0;
         // The kept one knows what `[select]` chose.
         let kept = configs.iter().position(|kept| kept.id == config.id);
         return match (kept, &plan.selection) {

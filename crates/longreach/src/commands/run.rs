@@ -150,8 +150,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
                     the steps";
         console::notes(&[note.to_owned()]);
     } else if !outcome.records.is_empty() {
-        let config = Config::of(&plan)?.0;
         let experiment = arguments.runs.join(&plan.name);
+        let config = Config::of(&experiment, &plan)?.0;
         let records = outcome.tried().cloned().collect();
         let report = report::of_sweep(records, &config, &experiment)?;
         console::print_colored(&report);

@@ -682,6 +682,58 @@ fn reports_of_two_configs_do_not_replace_each_other() {
 }
 
 #[test]
+fn a_config_whose_corpus_changed_keeps_its_first_runs() {
+    let task = "kind = \"copy\"\nalphabet = 4\ntest_rows = 8\n";
+    let text = TINY.replace(
+        task,
+        "kind = \"text\"\nfiles = [\"a.txt\"]\neval_tokens = 64\n",
+    );
+    let scratch = Scratch::with(&text.replace("name = \"tiny\"", "name = \"tiny\"\ntitle = \"T\""));
+    let place = scratch.directory.path();
+    let corpus = |words: &str| std::fs::write(place.join("a.txt"), words.repeat(400)).unwrap();
+    let mut reports = Vec::new();
+    // The third sweep has nothing to do, and is of the first config.
+    for words in ["one two. ", "three four. ", "one two. "] {
+        corpus(words);
+        exits(&scratch.longreach("run", &[]), 0);
+        reports.push(files(&place.join("runs/tiny/report")));
+    }
+    assert!(reports[0] != reports[1] && reports[0] == reports[2]);
+    let both = run(&["report", "runs/tiny"], place);
+    exits(&both, 0);
+    let said = stderr(&both);
+    assert!(!said.contains("of no config"), "{said}");
+    assert_eq!(said.matches("4 of 4 runs recorded").count(), 2, "{said}");
+    assert!(
+        said.contains("of other contents of the files that it names"),
+        "{said}"
+    );
+    let entries = std::fs::read_dir(place.join("runs/tiny/configs")).unwrap();
+    let kept = entries.map(|entry| entry.unwrap().path());
+    let lists = kept.filter(|path| path.extension().is_some_and(|end| end == "json"));
+    let ids: Vec<String> = lists
+        .map(|path| json(&path)["id"].as_str().unwrap().into())
+        .collect();
+    assert_eq!(ids.len(), 2, "{ids:?}");
+    let report = |config: &str| {
+        let out = ["--config", config, "--out", "runs/tiny/one"];
+        exits(
+            &run(&[&["report", "runs/tiny"], &out[..]].concat(), place),
+            0,
+        );
+        let written = files(&place.join("runs/tiny/one"));
+        std::fs::remove_dir_all(place.join("runs/tiny/one")).unwrap();
+        written
+    };
+    let [a, b] = [&ids[0], &ids[1]].map(|id| report(id));
+    assert!((a == reports[0] && b == reports[1]) || (a == reports[1] && b == reports[0]));
+    // The file is what it is now.
+    assert!(report("x.toml") == reports[0]);
+    corpus("three four. ");
+    assert!(report("x.toml") == reports[1]);
+}
+
+#[test]
 #[expect(
     clippy::too_many_lines,
     reason = "one story: every step builds on the one before"

@@ -739,8 +739,8 @@ fn a_config_file_and_its_id_give_the_same_report() {
     exits(&refused, 2);
     assert!(stderr(&refused).contains("its chosen values are not known"));
     exits(&scratch.longreach("run", &[]), 0);
-    let own =
-        experiment::runs_on_disk::kept_configs::Config::of(&plan(&scratch.config, &[]).unwrap());
+    let planned = plan(&scratch.config, &[]).unwrap();
+    let own = experiment::runs_on_disk::kept_configs::Config::of(&place, &planned);
     let id = own.unwrap().0.id;
     let [of_file, of_id] = [scratch.config.as_path(), id.as_ref()].map(|config| {
         let (output, page) = report(config);
