@@ -115,14 +115,14 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Whether something that is not replaced stands at the path, so that no file can be written
-    /// there until it is moved.
+    /// Whether no file can be written at the path, however much space there is: something that is
+    /// not replaced stands there, or the system allows no such name.
     pub fn is_in_the_way(&self) -> bool {
-        use ErrorKind::{AlreadyExists, InvalidInput, IsADirectory, NotADirectory};
+        use ErrorKind::*;
         let kind = self.error.kind();
         matches!(
             kind,
-            AlreadyExists | InvalidInput | IsADirectory | NotADirectory
+            AlreadyExists | InvalidFilename | InvalidInput | IsADirectory | NotADirectory
         )
     }
 }
@@ -135,7 +135,8 @@ impl fmt::Display for Refused {
             bytes,
             error,
         } = self;
-        write!(f, "cannot {verb} {}: {error}", path.display())?;
+        let asked_for = scratch::asked_for(path);
+        write!(f, "cannot {verb} {}: {error}", asked_for.display())?;
         let of = if *bytes > 0 {
             format!(" ({bytes} bytes)")
         } else {
@@ -154,6 +155,7 @@ impl fmt::Display for Refused {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
                 "a file is where a directory is to be: move it, or give another directory"
             }
+            ErrorKind::InvalidFilename => "give a shorter name: most systems allow 255 bytes",
             ErrorKind::IsADirectory => "give the path of a file",
             ErrorKind::InvalidInput => "move it, or give another path",
             _ => return Ok(()),

@@ -7,6 +7,7 @@
 //! of processes knows whether the owner has ended.
 
 use crate::process;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -54,6 +55,18 @@ pub fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept: String = name.chars().take(MOST_KEPT).collect();
     path.with_file_name(format!(".{kept}{MARK}{}-{count}", own().1))
+}
+
+/// A path with the names that its scratch files and directories stand for: what errors call them.
+/// Nobody asked for a scratch name, and no two runs share one.
+pub(crate) fn asked_for(path: &Path) -> PathBuf {
+    let asked = |name: &OsStr| {
+        let text = name.to_str().filter(|text| owner(text).is_some())?;
+        let (asked, _) = text.strip_prefix('.')?.rsplit_once(MARK)?;
+        Some(asked.to_owned().into())
+    };
+    let names = path.iter().map(|name| asked(name).unwrap_or(name.into()));
+    names.collect::<Vec<OsString>>().iter().collect()
 }
 
 /// Whether a name is that of a scratch file, of this version or of older ones, which named them
@@ -162,6 +175,12 @@ mod tests {
                 );
             }
         }
+        // An error names the file that was asked for, and none of the others.
+        let (place, file) = (Path::new("./no/step-3"), "model.safetensors");
+        let refused = crate::system().write_synced(&beside(place).join(file), b"x");
+        let said = refused.expect_err("there is no such folder").to_string();
+        let asked = "cannot write ./no/step-3/model.safetensors: ";
+        assert!(said.starts_with(asked), "{said}");
         for name in [".probe.12", ".record.json.12-3"] {
             assert!(is_scratch(name), "{name}");
         }

@@ -60,6 +60,18 @@ fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
         assert!(!text.contains("continues"), "{text}");
     }
     assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
+    // As is a name that the system does not allow.
+    let mut program = longreach();
+    program
+        .current_dir(root)
+        .args(["run", "x.toml", "--runs", &"n".repeat(300)]);
+    let output = program.output().unwrap();
+    exits(&output, 2);
+    let text = stderr(&output);
+    assert!(
+        text.contains("nnn") && text.contains("give a shorter name"),
+        "{text}"
+    );
 }
 
 #[test]
