@@ -111,6 +111,11 @@ impl Weights {
     /// If it is not a safetensors file of f32, holds a number that is not finite, or has a header
     /// larger than [`MAX_HEADER_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        ensure!(
+            !bytes.starts_with(b"PK\x03\x04"),
+            "not a safetensors file but a zip archive, as torch.save writes: \
+             safetensors.torch.save_file(TENSORS, FILE) writes one"
+        );
         // A file begins with the length of its header, a little-endian u64.
         let header = bytes
             .first_chunk()

@@ -171,7 +171,8 @@ fn files_that_do_not_fit_are_refused_by_tensor() {
     other[half..half + 3].copy_from_slice(b"I32");
     refused(&other, &[], "is I32, not F32");
     refused(&whole[..whole.len() - 4], &[], "not a safetensors file");
-    refused(b"PK\x03\x04", &[], "not a safetensors file");
+    let said = "not a safetensors file but a zip archive, as torch.save writes";
+    refused(b"PK\x03\x04\0\0\x08\x08", &[], said);
     refused(
         &whole,
         &["model.d_model=32"],
