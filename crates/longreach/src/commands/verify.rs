@@ -255,7 +255,14 @@ fn again(
                 count(runs.saturating_sub(1), "other run")
             ));
         }
-        findings.add("trained again", recompute::retrain(run, request)?);
+        // What it reads besides its corpus, such as the weights that it starts from, may be gone.
+        let wrong = match recompute::retrain(run, request) {
+            Err(failure) if failure.exit == Exit::Input => {
+                vec![format!("cannot be trained again: {}", failure.message)]
+            }
+            found => found?,
+        };
+        findings.add("trained again", wrong);
     }
     Ok(())
 }

@@ -94,12 +94,17 @@ fn a_changed_file_is_another_run_and_does_not_pass_as_the_first() {
         .arg(warm.runs())
         .output()
         .unwrap();
-    exits(&retrained, 3);
-    let text = stderr(&retrained);
-    assert!(
-        text.contains("mine.safetensors does not hold the weights"),
-        "{text}"
-    );
+    // Both runs are named, and counted.
+    exits(&retrained, 1);
+    let text = stdout(&retrained);
+    for (part, times) in [
+        ("cannot be trained again: the weights to start from: ", 2),
+        ("mine.safetensors does not hold the weights", 2),
+        ("WRONG", 2),
+        ("2 runs verified: 2 with something wrong", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+    }
     exits(&warm.longreach("run", &arguments), 0);
     assert_eq!(runs(&warm).len(), 4, "two runs of each file");
 }
