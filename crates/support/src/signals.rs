@@ -159,12 +159,12 @@ fn leave_at_once() -> ! {
 }
 
 /// Ends the process `limit` after a request, if a computation such as one batch at a very long
-/// length takes longer than that. What was saved remains.
+/// length takes longer than that. `left` says what remains; that of the first call counts.
 ///
 /// # Errors
 ///
 /// [`Exit::Resources`] if no thread can be started.
-pub fn leave_within(limit: Duration) -> Result<(), Failure> {
+pub fn leave_within(limit: Duration, left: &'static str) -> Result<(), Failure> {
     static WATCHING: AtomicBool = AtomicBool::new(false);
     if WATCHING.swap(true, Ordering::SeqCst) {
         return Ok(());
@@ -172,10 +172,7 @@ pub fn leave_within(limit: Duration) -> Result<(), Failure> {
     limits::spawn(move || {
         let exit = wait_for_request();
         std::thread::sleep(limit);
-        console::tell(
-            "stopped in the middle of a computation; the same command continues from what was \
-             saved",
-        );
+        console::tell(&format!("stopped in the middle of a computation; {left}"));
         std::process::exit(exit as i32);
     })
     .map(drop)

@@ -1,9 +1,11 @@
 //! What a planned run costs: arithmetic, memory and time.
 
-use crate::plan::memory::{self, Memory};
+use crate::plan::memory::{self, Memory, MemoryLimit, TaskSizes};
 use crate::plan::planned::PlannedRun;
-use crate::spec::RunSpec;
+use crate::spec::scores::unsupported;
+use crate::spec::{RunSpec, VariantSpec};
 use serde::Serialize;
+use tasks::Task;
 
 /// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's
 /// workers on the machine of `docs/performance.md`.
@@ -29,21 +31,58 @@ const BIAS_NUMBER: f64 = 75.0;
 /// attention and, in as many operations as its time takes, the bias of the encoding.
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
-    let model = &spec.model.transformer;
-    // For each token of a batch of `rows` rows.
-    let attention = |length: usize, rows: usize| {
-        // Two products for each key, Q K^T and weights V, of two operations per dimension.
-        let products = 4.0 * model.head_dim as f64;
-        let bias = BIAS_NUMBER * bias_numbers(spec, rows);
-        (model.n_heads * model.n_layers * length) as f64 * (products + bias)
-    };
-    let dense = run.parameters as f64;
     let (seq_len, rows) = (spec.train.seq_len, spec.train.batch_size);
-    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(seq_len, rows));
+    let per_token = 6.0 * run.parameters as f64 + 3.0 * attention(spec, seq_len, rows);
     let longest = run.sizes.seq_lens.iter().copied().max().unwrap_or(1);
-    let rows = spec.eval.batch_tokens / longest.max(1);
-    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest, rows));
-    train + eval
+    let eval = run.eval_tokens as f64 * read(spec, run.parameters, longest);
+    run.train_tokens as f64 * per_token + eval
+}
+
+/// Operations of attention for each token of a batch of `rows` rows.
+fn attention(spec: &RunSpec, length: usize, rows: usize) -> f64 {
+    let model = &spec.model.transformer;
+    // Two products for each key, Q K^T and weights V, of two operations per dimension.
+    let products = 4.0 * model.head_dim as f64;
+    let bias = BIAS_NUMBER * bias_numbers(spec, rows);
+    (model.n_heads * model.n_layers * length) as f64 * (products + bias)
+}
+
+/// Operations for each token that an evaluation at a length reads.
+fn read(spec: &RunSpec, parameters: u64, length: usize) -> f64 {
+    let rows = spec.eval.batch_tokens / length.max(1);
+    2.0 * parameters as f64 + 0.5 * attention(spec, length, rows)
+}
+
+/// Estimated seconds of an evaluation on one CPU process, without decoding: under each variant, one
+/// pass over the test rows of each length that it can read and that fits into `limit`.
+pub fn evaluation_secs(
+    spec: &RunSpec,
+    task: &dyn Task,
+    parameters: u64,
+    limit: MemoryLimit,
+) -> f64 {
+    let (eval, sizes) = (&spec.eval, TaskSizes::of(task, &spec.eval.test_lens));
+    let of_row = |variant: &VariantSpec, index: usize, length: usize| {
+        let (seq_len, encoding) = (task.seq_len(length), &variant.pe[index]);
+        let positions = variant.positions.get(index);
+        let positions = positions.unwrap_or(&spec.model.positions);
+        let largest = spec.model.coordinates.largest(task, length, positions);
+        let of = limit.memory;
+        let bytes = memory::evaluation(of, spec, eval, variant, index, parameters, &sizes);
+        let is_left_out = limit.excess(bytes).is_some()
+            || unsupported(spec, encoding, positions, seq_len, &largest).is_some();
+        let tokens = task.test_rows(length) as f64 * seq_len as f64;
+        if is_left_out {
+            0.0
+        } else {
+            tokens * read(spec, parameters, seq_len)
+        }
+    };
+    let rows = eval.variants.iter().flat_map(|variant| {
+        let lengths = eval.test_lens.iter().enumerate();
+        lengths.map(move |(index, length)| of_row(variant, index, *length))
+    });
+    rows.sum::<f64>() / ASSUMED_FLOPS
 }
 
 /// Numbers that the bias of the trained encoding takes for each logit. One that reads positions

@@ -58,7 +58,10 @@ fn run_reporting(
     report: &dyn Fn(usize, &Event),
 ) -> Result<(), Failure> {
     signals::listen()?;
-    signals::leave_within(LEAVE_WITHIN)?;
+    signals::leave_within(
+        LEAVE_WITHIN,
+        "the same command continues from what was saved",
+    )?;
     let mut left = FailedRuns {
         is_alone: directories.len() == 1,
         report,

@@ -10,6 +10,7 @@ use crate::commands::eval::outcome::Outcome;
 use crate::commands::eval::prepare::{Prepared, check_lengths, existing, prepare};
 use burn::tensor::Device;
 use experiment::device;
+use experiment::plan::cost;
 use experiment::run::evaluate::evaluate;
 use experiment::run::record::{environment, spec_map, task_facts};
 use experiment::run::task::Tasks;
@@ -25,7 +26,12 @@ use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::signals;
-use support::units::count;
+use support::units::{count, duration};
+
+/// What a request to stop leaves.
+const NOT_WRITTEN: &str = "nothing was written of the run that was being evaluated";
+/// Seconds of an evaluation that are worth a note.
+const LONG: f64 = 60.0;
 
 /// Evaluates the runs and prints the table, or the records as JSON.
 ///
@@ -69,7 +75,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 /// does not stop the others, unless it is the only one.
 fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
     signals::listen()?;
-    signals::leave_within(LEAVE_WITHIN)?;
+    signals::leave_within(LEAVE_WITHIN, NOT_WRITTEN)?;
     if let Some(lengths) = &request.lengths {
         check_lengths(lengths)?;
     }
@@ -250,6 +256,14 @@ fn evaluate_one(
     if let Some(note) = device::matmul_note(&request.device, spec.model.transformer.matmul) {
         say(&format!("note: {note}"));
     }
+    let limit = request.memory_limit(device);
+    let secs = cost::evaluation_secs(spec, task.as_ref(), record.model.parameters, limit);
+    if request.device.is_cpu() && secs > LONG {
+        let time = duration(secs);
+        say(&format!(
+            "note: about {time} of CPU time; nothing is written before the end"
+        ));
+    }
     let total = spec.eval.variants.len() * spec.eval.test_lens.len();
     let mut done = 0;
     record.evals = evaluate(
@@ -258,7 +272,7 @@ fn evaluate_one(
         task.as_ref(),
         &weights,
         device,
-        request.memory_limit(device),
+        limit,
         |row, cost| {
             done += 1;
             let loss = row.metrics.get("loss_nats").map_or_else(
@@ -275,7 +289,7 @@ fn evaluate_one(
     .ok_or_else(|| {
         Failure::new(
             signals::asked().unwrap_or(Exit::Interrupted),
-            "stopped; nothing was written of the run that was being evaluated",
+            format!("stopped; {NOT_WRITTEN}"),
         )
     })?;
     // What training left stays that of the run; the rest is of this evaluation.

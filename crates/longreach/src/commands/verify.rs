@@ -13,6 +13,7 @@ use experiment::device::{self, DeviceName};
 use experiment::plan::memory::MemoryLimit;
 use experiment::run::numbers;
 use experiment::run::task::build_task;
+use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::changes;
 use experiment::runs_on_disk::files::{
     JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below, trained_in_pytorch,
@@ -24,6 +25,7 @@ use rundir::Weights;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
+use support::signals;
 use support::units::count;
 use tasks::Task;
 
@@ -104,10 +106,7 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
             directories.join(", ")
         )));
     }
-    // A device that does not work is refused before any run is checked.
-    if request.retrain || request.reevaluate {
-        device::open(&request.device)?;
-    }
+    prepare(request)?;
     let mut bad = unreadable.len();
     for (directory, why) in &unreadable {
         Findings::wrong(why.clone()).print(directory);
@@ -141,6 +140,17 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     } else {
         Exit::SomeFailed
     })
+}
+
+/// What computing runs again needs. A device that does not work is refused before any is checked.
+fn prepare(request: &Args) -> Result<(), Failure> {
+    if !request.retrain && !request.reevaluate {
+        return Ok(());
+    }
+    signals::listen()?;
+    let left = "the same command starts again with the first run";
+    signals::leave_within(LEAVE_WITHIN, left)?;
+    device::open(&request.device).map(drop)
 }
 
 #[expect(clippy::too_many_lines, reason = "one check after the other")]

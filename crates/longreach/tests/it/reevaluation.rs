@@ -899,6 +899,46 @@ fn a_directory_far_above_is_read_only_on_request() {
 }
 
 #[test]
+fn a_long_evaluation_says_what_it_takes_and_a_stop_what_is_left() {
+    let scratch = trained();
+    let length = ["--lengths", "400000", "--memory-limit", "none"];
+    let mut program = longreach();
+    program.args([
+        "eval",
+        "runs/tiny",
+        "--where",
+        "pe=rope",
+        "--where",
+        "seed=0",
+    ]);
+    program.args(length).current_dir(scratch.directory.path());
+    let pipes = program.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let ends = " min of CPU time; nothing is written before the end";
+    assert!(
+        first.contains("note: about ") && first.ends_with(ends),
+        "{first}"
+    );
+    // It is in the middle of a batch of minutes by now, and leaves.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let last = lines.last().unwrap().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143), "{last}");
+    let left = "nothing was written of the run that was being evaluated";
+    assert!(last.ends_with(left), "{last}");
+    // What cannot be read takes no time.
+    let unread = ["--where", "pe=learned", length[0], length[1]];
+    let unread = run(
+        &[&["eval", "runs/tiny"], &unread[..]].concat(),
+        scratch.directory.path(),
+    );
+    exits(&unread, 0);
+    assert!(!stderr(&unread).contains("CPU time"), "{}", stderr(&unread));
+}
+
+#[test]
 fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
     let scratch = trained();
     // The signal comes long before the last of them, and each is short.
