@@ -161,26 +161,28 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let runs = directories_with(parent, JOB_FILE);
-    if runs.is_empty() {
-        let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-        return Err(Failure::input(format!(
-            "{place} does not exist\n  = help: {help}"
-        )));
-    }
     let id = |run: &PathBuf| {
         run.file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned()
     };
-    let matches: Vec<PathBuf> = runs
-        .iter()
-        .filter(|run| !wanted.is_empty() && id(run).starts_with(&wanted))
-        .cloned()
-        .collect();
+    let begins = |run: &&PathBuf| !wanted.is_empty() && id(run).starts_with(&wanted);
+    let runs = directories_with(parent, JOB_FILE);
+    let matches: Vec<PathBuf> = runs.iter().filter(begins).cloned().collect();
+    // One of PyTorch has no job.
+    let recorded = directories_with(parent, RECORD_FILE);
+    let mut in_pytorch = recorded.iter().filter(begins);
+    let in_pytorch = in_pytorch.find(|run| trained_in_pytorch(run).is_some());
     match matches.len() {
         1 => Ok(matches),
+        0 if let Some(run) = in_pytorch => Err(no_run(run)),
+        0 if runs.is_empty() => {
+            let help = "name the directory of a run or of an experiment, such as runs/quickstart";
+            Err(Failure::input(format!(
+                "{place} does not exist\n  = help: {help}"
+            )))
+        }
         0 => {
             let mut ids: Vec<String> = runs.iter().map(id).collect();
             closest_first(&wanted, &mut ids);
