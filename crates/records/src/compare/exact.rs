@@ -19,6 +19,8 @@ pub struct Comparison {
     /// Number of runs in both that are equal in weights, losses and scores, whatever build made
     /// them.
     pub identical: usize,
+    /// How many of the identical ones are later evaluations of runs, and how many of all in both.
+    pub evaluations: [usize; 2],
     /// Runs in both that differ.
     pub different: Vec<Difference>,
     /// Runs only in the first set, as [`name`](Difference::name).
@@ -52,6 +54,10 @@ impl Comparison {
                 continue;
             };
             let what = out.differences(a, b);
+            if a.evaluation_of.is_some() {
+                out.evaluations[0] += usize::from(what.is_empty());
+                out.evaluations[1] += 1;
+            }
             if what.is_empty() {
                 out.identical += 1
             } else {
@@ -264,7 +270,12 @@ const MOST_NAMED: usize = 20;
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let both = self.identical + self.different.len();
-        write!(f, "{} of {both} runs in both are identical", self.identical)?;
+        let [same, all] = self.evaluations;
+        write!(f, "{} of {} runs", self.identical - same, both - all)?;
+        if all > 0 {
+            write!(f, " and {same} of {all} later evaluations")?;
+        }
+        write!(f, " in both are identical")?;
         for (runs, place) in [(&self.only_first, "first"), (&self.only_second, "second")] {
             for run in runs.iter().take(MOST_NAMED) {
                 write!(f, "\nonly in the {place}: {run}")?;

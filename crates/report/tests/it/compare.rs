@@ -60,9 +60,14 @@ fn every_difference_is_named_with_its_size() {
     let id = hex("later")[..16].to_owned();
     later.run_id.clone_from(&id);
     later.evaluation_of = Some(a[0].run_id.clone());
-    let said = Comparison::of(&a, &[a.clone(), vec![later]].concat()).to_string();
+    let more = [a.clone(), vec![later]].concat();
+    let said = Comparison::of(&a, &more).to_string();
     let named = format!("({id}, later evaluation of {})", a[0].run_id);
     assert!(said.contains(&named), "{said}");
+    // And it is no run.
+    let n = a.len();
+    let both = format!("{n} of {n} runs and 1 of 1 later evaluations in both are identical");
+    assert_eq!(Comparison::of(&more, &more).to_string(), both);
 }
 
 #[test]
