@@ -98,7 +98,15 @@ fn find_one(pattern: &str, key: &str, config_dir: &Path) -> Result<Vec<Found>, T
     files.retain(|file| matcher.matches_with(&file.name, MATCH));
     if files.is_empty() {
         let problem = format!("holds no file that matches {wild:?} (from {pattern:?})");
-        let hint = "check the pattern; relative ones start at the configuration's directory";
+        let hint = match config_dir.join(pattern).is_file() {
+            true => format!(
+                "a file has this name: write {:?}, where no character stands for others",
+                glob::Pattern::escape(pattern)
+            ),
+            false => {
+                "check the pattern; relative ones start at the configuration's directory".into()
+            }
+        };
         return Err(TaskError::input(root, problem, hint));
     }
     if !Path::new(literal).is_absolute() {

@@ -295,6 +295,25 @@ fn patterns_that_match_thousands_or_nothing() {
 }
 
 #[test]
+fn a_name_that_reads_as_a_pattern_is_answered_by_its_escape() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "my [1] *text?.txt";
+    fs::write(dir.path().join(name), "12345678901234567890").unwrap();
+    let escaped = "my [[]1[]] [*]text[?].txt";
+    match build(name, dir.path()).err() {
+        Some(TaskError::Input { hint, .. }) => assert!(
+            hint.contains("a file has this name") && hint.contains(&format!("{escaped:?}")),
+            "{hint}"
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        build(escaped, dir.path()).unwrap().corpus().unwrap().files,
+        1
+    );
+}
+
+#[test]
 fn deep_trees_have_a_bound() {
     let dir = tempfile::tempdir().unwrap();
     let mut deep = dir.path().to_path_buf();
