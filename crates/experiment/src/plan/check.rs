@@ -139,7 +139,7 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
         if let Some((problem, allowed, help)) = test_len.mistake() {
             return Err(cell.error(&key, problem, &allowed, &help));
         }
-        let help = "a length to test at, in the task's unit";
+        let help = "lengths are in the task's unit, such as 256";
         whole(cell, &key, test_len.to() as u64, 1, LONGEST, help)?;
         if !seen.insert(test_len.to()) {
             let twice = |other: &TestLen| other == test_len;

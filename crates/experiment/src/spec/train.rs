@@ -11,7 +11,7 @@ config::options! {
     train_len: usize
         => Whole(1, LONGEST), "64", "Longest length trained on, in the task's unit: bytes, symbols.", "the longest length to train on, in the task's unit";
     steps: u64
-        => Whole(1, 100_000_000), "2000", "Optimizer steps.", "at least one step is needed to train";
+        => Whole(1, 100_000_000), "2000", "Optimizer steps.", "a training takes one step or more, such as 2000";
     batch_size: usize = 32
         => Whole(1, 1 << 16), "16", "Rows per batch.";
     length: LengthCurriculum = unset(r#""fixed""#)

@@ -239,6 +239,8 @@ fn mistakes_in_ranges() {
             "eval.during=[9]",
         ]),
         printed(&[text, "eval.test_lens=[4,\"5..8\"]"]),
+        // The help fits a number that is too large as well.
+        printed(&["train.steps=9223372036854775807"]),
     ];
     insta::assert_snapshot!(all.join("\n"));
     let shown = scratch.longreach("check", &["eval.test_lens=[4,\"5..9\"]", "--json"]);
