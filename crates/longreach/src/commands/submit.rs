@@ -253,6 +253,9 @@ fn doubts(arguments: &Args, plan: &Plan) -> Vec<String> {
     if arguments.device.kind == "cpu" && arguments.gpus_per_task > 0 {
         notes.push("--device cpu uses none of the GPUs of --gpus-per-task".into());
     }
+    if arguments.runs_per_gpu > 1 && arguments.gpus_per_task == 0 {
+        notes.push("--runs-per-gpu does nothing without --gpus-per-task".into());
+    }
     notes
 }
 

@@ -577,6 +577,18 @@ fn five_attempts_without_a_checkpoint_are_the_last() {
 }
 
 #[test]
+fn what_does_nothing_without_gpus_is_noted() {
+    let sweep = Sweep::with(TINY);
+    let output = sweep.submit("slurm", &["--runs-per-gpu", "2"]);
+    exits(&output, 0);
+    let said = stderr(&output);
+    assert!(
+        said.contains("--runs-per-gpu does nothing without --gpus-per-task"),
+        "{said}"
+    );
+}
+
+#[test]
 fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
     let sweep = Sweep::with(TINY);
     let arguments = [
