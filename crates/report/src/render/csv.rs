@@ -362,8 +362,9 @@ pub(crate) fn csv_text(
 }
 
 /// A cell that no spreadsheet runs as a formula: a quote before its start makes it text. Numbers
-/// stay numbers. Text after a separator counts as a start, because the separator of cells depends
-/// on the locale.
+/// stay numbers. Text after `;` counts as a start, with what quotes stand between: where `;`
+/// separates cells, a quote after a comma does not quote. Text after `,` does not: the cell is
+/// quoted, so that an encoding such as `{ kind = "formula", bias = "-d" }` stays what it is.
 fn safe_cell(text: impl AsRef<str>) -> String {
     let text = printable(text.as_ref());
     // A negative number begins with a sign and is not a formula.
@@ -377,7 +378,7 @@ fn safe_cell(text: impl AsRef<str>) -> String {
         if at_start && matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') {
             out.push('\'');
         }
-        at_start = matches!(c, ',' | ';' | '"') || at_start && c.is_whitespace();
+        at_start = c == ';' || at_start && (c == '"' || c.is_whitespace());
         out.push(c);
     }
     out
@@ -402,11 +403,14 @@ mod tests {
             "",
             "model.pe=rope; task.x=-1",
             "a - b",
+            "{ kind = \"formula\", bias = \"max(-d, -3)\" }",
+            "a,=1",
         ] {
             assert_eq!(safe_cell(text), text);
         }
         assert_eq!(safe_cell("\t=cmd"), " '=cmd");
-        assert_eq!(safe_cell("rope;=cmd|x, +1"), "rope;'=cmd|x, '+1");
+        assert_eq!(safe_cell("rope;=cmd|x, +1"), "rope;'=cmd|x, +1");
+        assert_eq!(safe_cell("rope; \"\"=cmd"), "rope; \"\"'=cmd");
         assert_eq!(safe_cell("\u{feff}=1"), "\\u{feff}=1");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-const PAYLOADS: [&str; 34] = [
+const PAYLOADS: [&str; 36] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
     "' onmouseover='alert(1)",
@@ -27,6 +27,8 @@ const PAYLOADS: [&str; 34] = [
     "\r=1+1",
     "rope;=1+1",
     "a,\"=1+1",
+    "a;\"=1+1",
+    "a\"; \"\" @SUM(A1)",
     "＝1+1",
     "-1.5",
     "\\input{/etc/passwd}",
@@ -461,29 +463,33 @@ fn check_latex(text: &str) {
     assert_eq!(depth, 0);
 }
 
+/// No cell is a formula, whichever separator a spreadsheet takes, and negative numbers are numbers.
 fn check_csv(text: &str) {
-    let mut numbers = 0;
-    for row in csv::ReaderBuilder::new()
-        .flexible(false)
-        .from_reader(text.as_bytes())
-        .records()
-    {
-        for cell in &row.unwrap() {
-            if cell.parse::<f64>().is_ok_and(f64::is_finite) {
-                numbers += usize::from(cell.starts_with('-'));
-                continue;
-            }
-            for piece in cell.split([',', ';', '\t', '"']) {
-                assert!(
-                    !piece
-                        .trim_start()
-                        .starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']),
-                    "{cell}"
-                );
+    let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(f64::is_finite);
+    let is_formula = |cell: &str| {
+        let start = cell.trim_start_matches(|c: char| c == '"' || c.is_whitespace());
+        !is_number(cell) && start.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
+    };
+    for (separator, is_ours) in [(b',', true), (b';', false), (b'\t', false)] {
+        let mut numbers = 0;
+        for row in csv::ReaderBuilder::new()
+            .delimiter(separator)
+            .flexible(!is_ours)
+            .from_reader(text.as_bytes())
+            .records()
+        {
+            for cell in &row.unwrap() {
+                numbers += usize::from(is_number(cell) && cell.starts_with('-'));
+                // Where a comma separates nothing, a row may begin with one of our numbers.
+                let own = cell.split(',').next().unwrap();
+                let start = if is_ours { cell } else { own };
+                for piece in std::iter::once(start).chain(cell.split([';', '\t']).skip(1)) {
+                    assert!(!is_formula(piece), "separator {separator}: {cell}");
+                }
             }
         }
+        assert!(numbers > 0 || !is_ours, "negative numbers stay numbers");
     }
-    assert!(numbers > 0, "negative numbers stay numbers");
 }
 
 fn check(report: &Report) {
