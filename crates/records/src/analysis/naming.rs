@@ -19,6 +19,10 @@ pub struct Named {
     pub plain: String,
     /// For people: `RoPE, YaRN`.
     pub title: String,
+    /// What the title is made of, uncut: the words of each label.
+    pub parts: Vec<String>,
+    /// What follows the title where labels are equal: ` [train.lr = 0.01]`, or nothing.
+    pub apart: String,
 }
 
 /// The names of every group of a setting. `first`: a run of each group; `specs`: their identities,
@@ -52,18 +56,31 @@ pub fn groups(
     let plain: Vec<String> = plain.collect();
     let exact = names.clone();
     tell_apart(&mut names, first, specs, notes);
-    let titles = titles(first, |at, detail| {
+    // What tells equal names apart follows them.
+    let apart = |at: usize| names[at].strip_prefix(exact[at].as_str());
+    let titled = |at: usize, detail: Detail<'_>| {
         let words = |labels: &[&Label]| with_keys(labels, Some((kinds, detail)));
-        // What tells equal names apart follows them.
-        let more = names[at].strip_prefix(exact[at].as_str());
-        named(first[at], &words) + more.unwrap_or_default()
-    });
-    let all = names.iter().zip(plain).zip(titles);
-    let all = all.map(|((name, plain), title)| Named {
-        // Names that words do not tell apart are exact.
-        title: title.unwrap_or_else(|| name.clone()),
-        name: name.clone(),
-        plain,
+        named(first[at], &words) + apart(at).unwrap_or_default()
+    };
+    let each = 0..first.len();
+    let brief: Vec<String> = each.clone().map(|at| titled(at, Detail::Brief)).collect();
+    let told = told_paths(first, &brief);
+    let detail = |at: usize| Detail::With(&told[at]);
+    let titles: Vec<String> = each.map(|at| titled(at, detail(at))).collect();
+    let is_alone = |title: &String| titles.iter().filter(|other| *other == title).count() == 1;
+    let all = names.iter().zip(plain).zip(&titles).enumerate();
+    let all = all.map(|(at, ((name, plain), title))| {
+        let experiment = several_experiments.then(|| text::name(&first[at].experiment, 60));
+        let labels = naming(first[at], &shared);
+        let parts = words(&labels, Some((kinds, detail(at))));
+        Named {
+            name: name.clone(),
+            plain,
+            // Names that words do not tell apart are exact.
+            title: if is_alone(title) { title } else { name }.clone(),
+            parts: experiment.into_iter().chain(parts).collect(),
+            apart: apart(at).unwrap_or_default().to_owned(),
+        }
     });
     all.collect()
 }
@@ -74,12 +91,8 @@ pub fn in_words(labels: &[Label], kinds: Names) -> String {
     with_keys(&labels, Some((kinds, Detail::Told)))
 }
 
-/// A title for every run: with the settings that differ where brief ones are equal, none where
-/// those are equal, too.
-fn titles(
-    first: &[&RunRecord],
-    titled: impl Fn(usize, Detail<'_>) -> String,
-) -> Vec<Option<String>> {
+/// For every run the settings that its title tells: those that differ where brief titles are equal.
+fn told_paths(first: &[&RunRecord], brief: &[String]) -> Vec<BTreeSet<String>> {
     let leaves = |run: &&RunRecord| {
         let mut all = BTreeMap::new();
         let labels = run.labels.iter();
@@ -87,11 +100,7 @@ fn titles(
         all
     };
     let leaves: Vec<BTreeMap<String, String>> = first.iter().map(leaves).collect();
-    let brief: Vec<String> = (0..first.len())
-        .map(|at| titled(at, Detail::Brief))
-        .collect();
-    let longer = brief.iter().zip(&leaves).enumerate();
-    let longer = longer.map(|(at, (title, own))| {
+    let told = brief.iter().zip(&leaves).map(|(title, own)| {
         let alike = brief.iter().zip(&leaves);
         let alike = alike.filter(|(other, leaves)| *other == title && *leaves != own);
         let alike: Vec<&BTreeMap<String, String>> = alike.map(|(_, leaves)| leaves).collect();
@@ -99,14 +108,9 @@ fn titles(
             alike.iter().any(|other| other.get(*path) != Some(*value))
         };
         let paths = own.iter().filter(differs).map(|(path, _)| path.clone());
-        titled(at, Detail::With(&paths.collect()))
+        paths.collect()
     });
-    let longer: Vec<String> = longer.collect();
-    let is_alone = |title: &String| longer.iter().filter(|other| *other == title).count() == 1;
-    let all = longer
-        .iter()
-        .map(|title| is_alone(title).then(|| title.clone()));
-    all.collect()
+    told.collect()
 }
 
 /// The keys of the labels that name the methods, such as `pe` or `base, steps`; `method` where the
@@ -178,9 +182,14 @@ fn is_bare(label: &Label) -> bool {
 }
 
 /// `rope, base = 100`; with names of kinds `RoPE, base = 100`.
-fn with_keys(labels: &[&Label], words: Option<(Names, Detail<'_>)>) -> String {
+fn with_keys(labels: &[&Label], kinds: Option<(Names, Detail<'_>)>) -> String {
+    schema::text::shorten(&words(labels, kinds).join(", "), LONGEST_NAME)
+}
+
+/// Each label of [`with_keys`].
+fn words(labels: &[&Label], kinds: Option<(Names, Detail<'_>)>) -> Vec<String> {
     let shown = |label: &&Label| {
-        let value = match words {
+        let value = match kinds {
             Some((kinds, detail)) => kinds.label(label, detail),
             None => text::name(&label.text, 80),
         };
@@ -199,8 +208,7 @@ fn with_keys(labels: &[&Label], words: Option<(Names, Detail<'_>)>) -> String {
         };
         format!("{} = {value}", text::name(key, 60))
     };
-    let texts: Vec<String> = labels.iter().take(32).map(shown).collect();
-    schema::text::shorten(&texts.join(", "), LONGEST_NAME)
+    labels.iter().take(32).map(shown).collect()
 }
 
 /// `rope, 100`
@@ -226,7 +234,11 @@ fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[Spec], notes:
         let keys = distinguishing(&settings);
         for (at, &member) in members.iter().enumerate() {
             let part = |key: &String| {
-                let value = settings[at].get(key).map_or("not set", String::as_str);
+                // A value that a spec leaves out at its default is that of the axis.
+                let mut labels = first[member].labels.iter();
+                let label = labels.find(|label| label.key == *key);
+                let value = settings[at].get(key).or(label.map(|label| &label.text));
+                let value = value.map_or("not set", String::as_str);
                 // A hash tells corpora apart by its first digits.
                 let value = if last(key).ends_with("blake3") {
                     short_hash(value)

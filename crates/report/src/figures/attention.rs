@@ -1,6 +1,6 @@
 //! How far each head attends at the longest length where that is recorded.
 
-use super::shared::{Named, bands, drawn, heading, line};
+use super::shared::{Named, bands, drawn, heading, line, method_names};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -19,6 +19,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let len = *setting.lengths_of_heads(ATTENTION_DISTANCE).last()?;
     let ((_, per_layer), _) = *heads.last()?;
     let (methods, note) = drawn(setting, spec);
+    let (names, shared) = method_names(setting, &methods);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
         let points = heads
@@ -28,11 +29,8 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
                 let place = format!("head {layer}.{head}");
                 (x as f64 + 1.0, place, setting.point(method, metric, len))
             });
-        line(
-            &Named::method(setting, *m, style),
-            ATTENTION_DISTANCE,
-            points,
-        )
+        let named = Named::method(&names[style], *m, style);
+        line(&named, ATTENTION_DISTANCE, points)
     };
     let mut series: Vec<Series> = methods.iter().enumerate().map(of).collect();
     let bands = bands(setting, &mut series, INTERVAL);
@@ -49,7 +47,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     };
     let caption = format!(
         "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first \
-         layer first; {}.{bands}{note}",
+         layer first; {}.{bands}{note}{shared}",
         setting.task.unit, setting.name,
     );
     Some(Figure {

@@ -1,6 +1,6 @@
 //! Exact answers by the depth of the queried item and by length.
 
-use super::shared::{MOST_LINES, drawn};
+use super::shared::{MOST_LINES, drawn, method_names};
 use crate::captions::slug;
 use crate::document::{Drawing, Figure};
 use crate::plot::{Grid, Grids};
@@ -26,14 +26,15 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         return None;
     }
     let (methods, note) = drawn(setting, spec);
+    let (names, shared) = method_names(setting, &methods);
     let mean = |m: usize, metric: &str, len| {
         setting
             .point(&setting.methods[m], metric, len)
             .estimate
             .map_or(f64::NAN, |e| e.mean)
     };
-    let grid = |&m: &usize| Grid {
-        name: setting.methods[m].title.clone(),
+    let grid = |(&m, name): (&usize, String)| Grid {
+        name,
         texts: Vec::new(),
         values: depths
             .iter()
@@ -56,7 +57,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             .iter()
             .map(|((from, to), _)| format!("{from} to {to} %"))
             .collect(),
-        grids: methods.iter().map(grid).collect(),
+        grids: methods.iter().zip(names).map(grid).collect(),
         reference: setting.longer().next().and_then(|longer| {
             let at = setting.lengths.iter().position(|&len| len == longer)?;
             (at > 0).then(|| (at, "train length".into()))
@@ -64,7 +65,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     };
     let caption = format!(
         "{} by depth and test length, means over seeds; {}. Right of the dashed line: longer than \
-         the training length.{note}",
+         the training length.{note}{shared}",
         metric::EXACT_MATCH,
         setting.name
     );

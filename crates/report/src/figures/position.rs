@@ -1,6 +1,6 @@
 //! Loss by position in the longest windows.
 
-use super::shared::{Named, averaged, bands, chance, drawn, heading, range};
+use super::shared::{Named, averaged, bands, chance, drawn, heading, method_names, range};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::LinePlot;
@@ -27,6 +27,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     };
     let len = *setting.lengths.iter().rev().find(has)?;
     let (methods, note) = drawn(setting, spec);
+    let (names, shared) = method_names(setting, &methods);
     let mut series = Vec::new();
     for (style, &m) in methods.iter().enumerate() {
         let method = &setting.methods[m];
@@ -40,7 +41,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             (run.seed, points.collect())
         });
         series.push(averaged(
-            &Named::method(setting, m, style),
+            &Named::method(&names[style], m, style),
             metric::LOSS_NATS,
             |estimate, _| estimate.interval,
             curves,
@@ -62,7 +63,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     };
     let caption = format!(
         "Mean loss by position in windows of {len} {}; {}. Past the dashed line no position was \
-         trained on.{}{bands}{note}",
+         trained on.{}{bands}{note}{shared}",
         setting.task.unit, setting.name, chance.sentence,
     );
     Some(Figure {

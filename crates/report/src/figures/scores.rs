@@ -1,6 +1,6 @@
 //! Scores by test length.
 
-use super::shared::{Named, drawn, heading, line, scores};
+use super::shared::{Named, drawn, heading, line, method_names, scores};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::LinePlot;
@@ -20,13 +20,15 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
 
 fn figure(setting: &Setting<'_>, spec: &ReportSpec, metric: &str) -> Figure {
     let (methods, note) = drawn(setting, spec);
+    let (names, shared) = method_names(setting, &methods);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
         let points = setting.lengths.iter().map(|&len| {
             let place = setting.unit_count(len);
             (len as f64, place, setting.point(method, metric, len))
         });
-        line(&Named::method(setting, *m, style), metric, points)
+        let named = Named::method(&names[style], *m, style);
+        line(&named, metric, points)
     };
     let series = methods.iter().enumerate().map(of).collect();
     let (plot, about) = scores(setting, metric, series);
@@ -44,7 +46,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, metric: &str) -> Figure {
         ..plot
     };
     let caption = format!(
-        "{metric} by test length; {}. Dashed: the training length.{about}{note}",
+        "{metric} by test length; {}. Dashed: the training length.{about}{note}{shared}",
         setting.name
     );
     Figure {

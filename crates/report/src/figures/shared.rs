@@ -1,16 +1,19 @@
 //! What figures share: lines over seeds, bands, chance levels, and which methods are drawn.
 
 use crate::captions::{key, seeds_text};
-use crate::plot::{LinePlot, Series};
+use crate::plot::{LEGEND_CHARS, LinePlot, Series};
 use crate::sections::baseline::baseline;
 use crate::spec::ReportSpec;
 use records::analysis::point::{Point, point_text};
 use records::analysis::setting::Setting;
 use records::metric::{self, better_first};
 use records::stats::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
-use std::collections::BTreeMap;
+use records::text::{self, short_hash};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use records::analysis::looks::MOST_LINES;
+/// Longest list of what all lines share, in characters.
+const MOST_SHARED: usize = 200;
 /// Bands of more lines than this hide each other.
 const MOST_BANDS: usize = 8;
 
@@ -50,12 +53,73 @@ pub(super) struct Named<'n> {
 
 impl<'n> Named<'n> {
     /// A method of the setting: one key in all figures.
-    pub(super) fn method(setting: &'n Setting<'_>, method: usize, style: usize) -> Self {
-        Self {
-            name: &setting.methods[method].title,
-            key: key(method),
-            style,
+    pub(super) fn method(name: &'n str, method: usize, style: usize) -> Self {
+        let key = key(method);
+        Self { name, key, style }
+    }
+}
+
+/// [`names`] of methods.
+pub(super) fn method_names(setting: &Setting<'_>, methods: &[usize]) -> (Vec<String>, String) {
+    let methods = methods.iter().map(|&at| &setting.methods[at]);
+    let lines: Vec<(usize, &str)> = methods.map(|m| (m.group, m.title.as_str())).collect();
+    names(setting, &lines)
+}
+
+/// The names of lines in a legend, all different, and the caption's sentence on what they leave
+/// out: where a title is too long for a legend, the settings that all of the lines share.
+/// `lines`: group and title of each.
+pub(super) fn names(setting: &Setting<'_>, lines: &[(usize, &str)]) -> (Vec<String>, String) {
+    let is_short = |title: &str| title.chars().count() <= LEGEND_CHARS;
+    if lines.iter().all(|(_, title)| is_short(title)) {
+        let titles = lines.iter().map(|(_, title)| (*title).to_owned());
+        return (titles.collect(), String::new());
+    }
+    let named = |group: usize| &setting.groups[group].named;
+    let parts = named(lines[0].0).parts.iter();
+    let is_one = lines.iter().all(|(group, _)| *group == lines[0].0);
+    let in_all = |part: &&String| lines.iter().all(|(of, _)| named(*of).parts.contains(part));
+    let shared: Vec<String> = parts
+        .filter(|part| !is_one && in_all(part))
+        .cloned()
+        .collect();
+    let own = |group: usize| {
+        let parts = named(group).parts.iter();
+        let own: Vec<&str> = parts
+            .filter(|part| !shared.contains(part))
+            .map(String::as_str)
+            .collect();
+        own.join(", ")
+    };
+    let run = |group: usize| {
+        let run = setting.groups[group].runs.first();
+        run.map_or(String::new(), |run| short_hash(&run.run_id).to_owned())
+    };
+    // Each way of naming a line tells more apart than the one before it.
+    let ways: [&dyn Fn(usize) -> String; 3] = [
+        &|group| own(group),
+        &|group| own(group) + &named(group).apart,
+        &|group| format!("{} [run {}]", text::name(&own(group), 24), run(group)),
+    ];
+    let ways = ways.iter().map(|way| {
+        let line = |&(group, title): &(usize, &str)| {
+            let variant = title.strip_prefix(named(group).title.as_str());
+            let name = way(group) + variant.unwrap_or_default();
+            text::name(name.trim_start(), LEGEND_CHARS)
+        };
+        lines.iter().map(line).collect::<Vec<String>>()
+    });
+    let is_told = |names: &Vec<String>| {
+        let all: BTreeSet<&String> = names.iter().filter(|name| !name.is_empty()).collect();
+        all.len() == names.len()
+    };
+    let titles = || lines.iter().map(|(_, title)| (*title).to_owned()).collect();
+    match ways.into_iter().find(is_told) {
+        Some(names) if !shared.is_empty() => {
+            let shared = text::name(&text::list(&shared, shared.len()), MOST_SHARED);
+            (names, format!(" All lines: {shared}."))
         }
+        names => (names.unwrap_or_else(titles), String::new()),
     }
 }
 

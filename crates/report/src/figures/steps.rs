@@ -1,7 +1,7 @@
 //! Scores by training step, for each length that was scored while training.
 
 use super::shared::{Named, averaged, bands, chance, extremes, heading, range};
-use super::training::training_looks;
+use super::training::{group_names, training_looks};
 use crate::captions::{key, slug};
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -51,17 +51,18 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         });
         (run.seed, points.collect())
     };
-    let of = |(at, style): (usize, usize)| {
+    let (names, shared) = group_names(setting, &looks);
+    let of = |((at, style), name): ((usize, usize), &String)| {
         let group = &setting.groups[at];
         let method = setting.methods.iter().position(|m| m.group == at);
         let named = Named {
-            name: &group.named.title,
+            name,
             key: method.map_or_else(String::new, key),
             style,
         };
         averaged(&named, lead, extremes, group.runs.iter().map(curve))
     };
-    let mut series: Vec<Series> = looks.into_iter().map(of).collect();
+    let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
     series.retain(|line| !line.points.is_empty());
     if series.is_empty() {
         return None;
@@ -95,7 +96,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         ..LinePlot::default()
     };
     let caption = format!(
-        "{lead} at {at} by training step, under the encoding as trained; {}.{}{bands}{note}",
+        "{lead} at {at} by training step, under the encoding as trained; {}.{}{bands}{note}{shared}",
         setting.name, chance.sentence,
     );
     Some(Figure {

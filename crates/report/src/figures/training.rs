@@ -1,6 +1,8 @@
 //! Training loss by step.
 
-use super::shared::{MOST_LINES, Named, averaged, bands, chance, drawn, extremes, heading, range};
+use super::shared::{
+    MOST_LINES, Named, averaged, bands, chance, drawn, extremes, heading, names, range,
+};
 use crate::captions::{key, slug};
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -22,23 +24,20 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         let points = points.map(|p| (p.step as f64, p.loss_nats)).collect();
         (run.seed, points)
     };
-    let of = |(at, style): (usize, usize)| {
+    let (names, shared) = group_names(setting, &looks);
+    let of = |((at, style), name): ((usize, usize), &String)| {
         let group = &setting.groups[at];
         // The key of the group's first method: it hides the training with the scores.
         let method = setting.methods.iter().position(|m| m.group == at);
         let named = Named {
-            name: &group.named.title,
+            name,
             key: method.map_or_else(String::new, key),
             style,
         };
-        averaged(
-            &named,
-            metric::LOSS_NATS,
-            extremes,
-            group.runs.iter().map(curve),
-        )
+        let curves = group.runs.iter().map(curve);
+        averaged(&named, metric::LOSS_NATS, extremes, curves)
     };
-    let mut series: Vec<Series> = looks.into_iter().map(of).collect();
+    let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
     if series.iter().all(|s| s.points.is_empty()) {
         return None;
     }
@@ -63,7 +62,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Training loss by step; {}.{}{bands}{note}",
+        "Training loss by step; {}.{}{bands}{note}{shared}",
         setting.name, chance.sentence,
     );
     Some(Figure {
@@ -104,4 +103,14 @@ pub(super) fn training_looks(
         .map(|group| (group, look(group).or_else(|| free.next()).unwrap_or(group)))
         .collect();
     (looks, note)
+}
+
+/// The names of groups whose training is drawn, and what they share.
+pub(super) fn group_names(
+    setting: &Setting<'_>,
+    looks: &[(usize, usize)],
+) -> (Vec<String>, String) {
+    let title = |at: usize| setting.groups[at].named.title.as_str();
+    let lines: Vec<(usize, &str)> = looks.iter().map(|(at, _)| (*at, title(*at))).collect();
+    names(setting, &lines)
 }

@@ -8,7 +8,7 @@ use records::text::name;
 /// The left edge of titles, and free space at the right.
 pub(super) const MARGIN: f64 = 14.0;
 /// Longest name in the legend, in characters.
-pub(super) const LEGEND_CHARS: usize = 100;
+pub(crate) const LEGEND_CHARS: usize = 100;
 /// Longest line of a name in the legend, in characters.
 const LEGEND_LINE: usize = 40;
 /// From entry to entry.

@@ -36,7 +36,7 @@ mod series;
 mod style;
 
 pub use dots::{Dot, Dots};
-pub(crate) use frame::described;
+pub(crate) use frame::{LEGEND_CHARS, described};
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
 pub(crate) use page::{PageFigure, definitions};

@@ -78,6 +78,75 @@ fn a_band_that_the_axis_cuts_is_lighter_and_the_figure_says_so() {
     assert!(is_thin(9.0) && !is_thin(1.0));
 }
 
+/// The names of a file's legend, their lines joined: a name begins with its sample.
+fn legend(svg: &str) -> Vec<String> {
+    let mut rows: Vec<(f64, f64, String)> = Vec::new();
+    for text in svg.split("<text ").skip(1) {
+        let number = |name: &str| -> f64 {
+            let after = text.split_once(&format!("{name}=\"")).unwrap().1;
+            after.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let words = text.split_once('>').unwrap().1;
+        let words = words.split_once('<').unwrap().0.to_owned();
+        let (x, y) = (number("x"), number("y"));
+        match rows.last_mut() {
+            Some((left, last, name)) if *left == x && y - *last < 15.0 => {
+                *last = y;
+                *name += &format!(" {words}");
+            }
+            _ => rows.push((x, y, words)),
+        }
+    }
+    rows.into_iter().map(|(.., name)| name).collect()
+}
+
+#[test]
+fn long_names_leave_out_what_all_lines_share_and_stay_different() {
+    let axes = [
+        ("model.qk_norm", ["layer_norm", "none"]),
+        ("model.norm", ["layer_norm", "rms_norm"]),
+        ("model.activation", ["gelu", "swiglu"]),
+        ("model.tied_head", ["true", "false"]),
+        ("model.biases", ["true", "false"]),
+        ("train.adamw.weight_decay", ["0.01", "0.02"]),
+        ("train.grad_clip", ["0.5", "1.0"]),
+    ];
+    let mut records = Vec::new();
+    for place in 0..128_usize {
+        let value = |at: usize| axes[at].1[place >> (6 - at) & 1];
+        let labels: Vec<(&str, serde_json::Value)> = (0..axes.len())
+            .map(|at| (axes[at].0, json!(value(at))))
+            .collect();
+        let mut run = record("axes", &labels, 0, copy_task(64));
+        // The first sixteen are the best: they share the first three settings.
+        let score = if place < 16 { 1.0 } else { 0.5 };
+        run.evals = [64, 128]
+            .map(|len| ok_row("trained", len, &[("exact_match", score)]))
+            .into();
+        run.train.loss_curve = crate::common::curve(0, score);
+        records.push(run);
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    for file in ["exact-match-by-length.svg", "training-loss.svg"] {
+        let legend = legend(&text(&report, file));
+        for place in 0..16_usize {
+            let value = |at: usize| axes[at].1[place >> (6 - at) & 1];
+            let name = format!(
+                "tied_head = {}, biases = {}, weight_decay = {}, grad_clip = {}",
+                value(3),
+                value(4),
+                value(5),
+                value(6)
+            );
+            let count = legend.iter().filter(|line| **line == name).count();
+            assert_eq!(count, 1, "{file}: {name}: {legend:#?}");
+        }
+    }
+    let shared = "All lines: qk_norm = layer_norm, norm = layer_norm, activation = gelu.";
+    let markdown = text(&report, "report.md");
+    assert_eq!(markdown.matches(shared).count(), 2, "{markdown}");
+}
+
 #[test]
 fn a_figure_has_the_lengths_and_methods_with_numbers_only() {
     let mut records = Vec::new();
