@@ -220,8 +220,12 @@ impl<'a> Column<'a> {
                 let len = train_len.saturating_mul(*k);
                 setting.lengths.contains(&len)
             });
-            columns
-                .extend(tested.map(|k| new(format!("ratio at {k}x"), Shown::Ratio(k * train_len))));
+            columns.extend(tested.map(|k| {
+                new(
+                    format!("ratio at {k}x"),
+                    Shown::Ratio(train_len.saturating_mul(k)),
+                )
+            }));
             columns.push(new("reach".into(), Shown::Reach));
         } else {
             columns.push(new(name.clone(), Shown::Reach));

@@ -6,6 +6,7 @@ use crate::captions::slug;
 use crate::document::{Drawing, Figure};
 use crate::plot::{Dot, Dots};
 use crate::spec::ReportSpec;
+use records::analysis::point::Absent;
 use records::analysis::setting::{Method, Setting};
 use records::metric;
 use records::stats::{INTERVAL, SHARE_INTERVAL};
@@ -51,8 +52,7 @@ fn figure(setting: &Setting<'_>, len: usize) -> Figure {
             if is_ratio { INTERVAL } else { SHARE_INTERVAL }
         ),
         notes: format!(
-            "{} No number: not learned in length, or not tested. A line that ends at the edge \
-             goes on.",
+            "{} A line that ends at the edge goes on.",
             match setting.are_all_still_learning() {
                 true => "All methods are still learning.",
                 false => "Grey: still learning.",
@@ -81,6 +81,21 @@ fn dot(setting: &Setting<'_>, method: &Method, len: usize) -> Dot {
         mean: point.estimate.map_or(f64::NAN, |e| e.mean),
         interval: point.estimate.and_then(|e| e.interval),
         seeds: point.values.iter().map(|(_, value)| *value).collect(),
+        why: point
+            .absent
+            .iter()
+            .map(|a| why(*a))
+            .collect::<Vec<_>>()
+            .join(" / "),
         is_muted: setting.is_still_learning(method) && !setting.are_all_still_learning(),
+    }
+}
+
+/// What stands in the place of a dot.
+fn why(absent: Absent) -> &'static str {
+    match absent {
+        Absent::Unconverged => "not learned in length",
+        Absent::Missing => "not tested",
+        other => other.name(),
     }
 }

@@ -91,6 +91,8 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
             }
         ),
         log_y,
+        // Shares that are all equal have no range of their own, and none is below 0 or above 1.
+        y_range: (metric::is_share(lead) && low >= high).then_some((0.0, 1.0)),
         series,
         legend: heading(setting),
         ..LinePlot::default()

@@ -15,13 +15,21 @@ pub(super) struct Dot {
 
 /// Follows the name of y where [`is_cut`] holds for a line.
 pub(super) const CUT: &str = "lighter bands are cut";
+/// Follows the name of y where a band [`fills`] the axis.
+pub(super) const LEFT_OUT: &str = "bands wider than the axis are left out";
 
-/// Whether a band goes on beyond the axis. It is drawn lighter then: bands that fill the axes hide
-/// each other and their lines.
+/// Whether a band goes on beyond the axis. It is drawn lighter then: it hides other bands and lines.
 pub(super) fn is_cut(series: &Series, axis: &Axis) -> bool {
-    let ends = series.band.iter().flatten().flat_map(|b| [b.0, b.1]);
-    ends.filter(|end| end.is_finite())
-        .any(|end| !axis.holds(end))
+    let bands = series.band.iter().flatten();
+    let drawn = bands.filter(|band| !fills(**band, axis));
+    let mut ends = drawn.flat_map(|b| [b.0, b.1]).filter(|e| e.is_finite());
+    ends.any(|end| !axis.holds(end))
+}
+
+/// Whether a band goes beyond both ends of the axis. It is not drawn: it would say nothing and
+/// cover everything.
+pub(super) fn fills((low, high): (f64, f64), axis: &Axis) -> bool {
+    low < axis.low && high > axis.high
 }
 
 /// The band of a stretch: an area between neighbours, a bar at a point without any.

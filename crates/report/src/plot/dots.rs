@@ -45,6 +45,8 @@ pub struct Dot {
     pub interval: Option<(f64, f64)>,
     /// The values behind the mean.
     pub seeds: Vec<f64>,
+    /// Why there is no mean, where there is none; `no number` where that is not known.
+    pub why: String,
     /// Drawn grey.
     pub is_muted: bool,
 }
@@ -147,7 +149,12 @@ impl Dot {
                 color: MUTED,
                 ..Font::START
             };
-            pen.text((left + 6.0, y + TO_BASELINE), "no number", &font);
+            let why = Some(self.why.as_str()).filter(|why| !why.is_empty());
+            pen.text(
+                (left + 6.0, y + TO_BASELINE),
+                why.unwrap_or("no number"),
+                &font,
+            );
             return;
         }
         if let Some((low, high)) = self.interval {
@@ -172,7 +179,7 @@ mod tests {
             mean,
             interval,
             seeds: vec![mean * 0.9, mean * 1.1],
-            is_muted: false,
+            ..Dot::default()
         };
         let dots = Dots {
             title: "ratio".into(),

@@ -1,7 +1,7 @@
 //! Lines over a numeric axis.
 
 use super::axis::{Axis, is_drawable, with_room};
-use super::bands::{self, Dot, is_cut};
+use super::bands::{self, Dot, fills, is_cut};
 use super::ends::Ends;
 use super::frame::{Head, Legend, MARGIN, described};
 use super::page::{self, PageFigure, classes, marker_class};
@@ -70,10 +70,12 @@ impl LinePlot {
     /// Name of the y axis with its notes. `axis`: the one whose ends cut bands.
     fn y_name(&self, log: bool, axis: &Axis) -> String {
         let cuts_bands = self.series.iter().any(|line| is_cut(line, axis));
+        let mut bands = self.series.iter().flat_map(|line| &line.band).flatten();
         let notes = [
             (!self.y_note.is_empty(), self.y_note.as_str()),
             (log && !self.y_note.is_empty(), "log scale"),
             (cuts_bands, bands::CUT),
+            (bands.any(|band| fills(*band, axis)), bands::LEFT_OUT),
         ];
         let notes: Vec<&str> = notes.iter().filter(|n| n.0).map(|n| n.1).collect();
         match notes.as_slice() {
@@ -138,6 +140,7 @@ impl LinePlot {
         let ends = area.ends(is_page);
         let width = (area.right + beside_axes + legend.width() + 24.0)
             .max(left + text_width(head.title, TITLE) * 1.1 + MARGIN)
+            .max(text_width(&y_name, TEXT) * 1.1 + 2.0 * MARGIN)
             .ceil();
         let height = (area.bottom + BELOW)
             .max(top + 12.0 + legend.height() + 12.0)
@@ -442,7 +445,8 @@ impl<'a> Area<'a> {
                 }
             };
             let band = series.band.get(i).copied().flatten();
-            let band = band.filter(|b| b.0.is_finite() && b.1.is_finite());
+            let is_drawn = |b: &(f64, f64)| b.0.is_finite() && b.1.is_finite();
+            let band = band.filter(|b| is_drawn(b) && !fills(*b, &self.y));
             let dot = Dot {
                 index: i,
                 at: (self.x_of(x), self.y_of(y)),

@@ -78,6 +78,30 @@ fn a_band_that_the_axis_cuts_is_lighter_and_the_figure_says_so() {
     assert!(is_thin(9.0) && !is_thin(1.0));
 }
 
+#[test]
+fn a_band_wider_than_the_axis_is_left_out_and_the_figure_says_so() {
+    let line = |base: f64| Series {
+        points: vec![(1.0, base), (2.0, base + 0.1), (3.0, base + 0.2)],
+        band: vec![
+            Some((base - 0.01, base + 0.01)),
+            Some((base, base + 0.2)),
+            Some((-9.0, 99.0)),
+        ],
+        ..Default::default()
+    };
+    let plot = LinePlot {
+        y_label: "loss".into(),
+        y_note: "lower is better".into(),
+        series: vec![line(1.0), line(2.0)],
+        ..Default::default()
+    };
+    let svg = plot.to_svg();
+    // Two points of each line keep theirs, at full strength.
+    assert_eq!(svg.matches(" opacity=\"0.14\"").count(), 2, "{svg}");
+    assert!(svg.contains(">loss (lower is better, bands wider than the axis are left out)<"));
+    assert!(!svg.contains(" opacity=\"0.08\"") && !svg.contains("are cut"));
+}
+
 /// The names of a file's legend, their lines joined: a name begins with its sample.
 fn legend(svg: &str) -> Vec<String> {
     let mut rows: Vec<(f64, f64, String)> = Vec::new();
@@ -145,6 +169,30 @@ fn long_names_leave_out_what_all_lines_share_and_stay_different() {
     let shared = "All lines: qk_norm = layer_norm, norm = layer_norm, activation = gelu.";
     let markdown = text(&report, "report.md");
     assert_eq!(markdown.matches(shared).count(), 2, "{markdown}");
+}
+
+#[test]
+fn a_row_without_a_dot_says_why() {
+    let mut records = Vec::new();
+    for method in 0..20 {
+        let pe = format!("pe{method:02}");
+        let mut run = record("many", &[("model.pe", json!(pe))], 0, copy_task(16));
+        let learned = if method < 15 { 1.0 } else { 0.2 };
+        run.evals = [16, 64]
+            .map(|len| ok_row("trained", len, &[("exact_match", learned)]))
+            .into();
+        if method == 3 {
+            run.evals.truncate(1);
+        }
+        records.push(run);
+    }
+    let svg = text(
+        &report(&records, &[], &spec()).unwrap(),
+        "exact-match-at-4x.svg",
+    );
+    let count = |words: &str| svg.matches(words).count();
+    let counts = ["not learned in length", "not tested", "no number"].map(count);
+    assert_eq!(counts, [5, 1, 0]);
 }
 
 #[test]

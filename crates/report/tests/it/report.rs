@@ -1766,6 +1766,20 @@ fn scores_while_training_have_a_figure_for_each_length() {
     let markdown = text(&with, "report.md");
     assert!(markdown.contains("exact_match at"), "{markdown}");
     assert!(markdown.contains("by training step, under the encoding as trained"));
+    // Where nothing is solved, the axis is that of a share all the same.
+    let rows = |record: &mut RunRecord| {
+        let scores = record.train.scores.iter_mut();
+        let metrics = scores.flat_map(|at| &mut at.rows);
+        for metric in metrics.flat_map(|row| row.metrics.values_mut()) {
+            metric.value = 0.0;
+        }
+    };
+    all.iter_mut().for_each(rows);
+    let none = report(&all, &[], &spec()).unwrap();
+    for name in names(&none).iter().filter(|name| name.ends_with(".svg")) {
+        let svg = text(&none, name);
+        assert!(svg.contains(">0.8<") && !svg.contains(">-0."), "{name}");
+    }
     for record in &mut all {
         record.train.scores.clear();
     }
