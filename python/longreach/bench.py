@@ -6,7 +6,7 @@
         def logits_bias(self, layer, length):      # [H, L, L]
             ...
 
-    bench.run("quickstart.toml", MyEncoding, seeds=[0, 1, 2])
+    bench.run("quickstart.toml", MyEncoding)
 
 The reference model is trained in PyTorch on the rows of the program, in the same order, from the
 same initial weights, with the same optimizer, schedule, clipping, selection and stopping, and
@@ -16,6 +16,7 @@ finds them. They have no seal, and their method is named `MyEncoding (pytorch VE
 
 import hashlib
 import json
+import os
 import pathlib
 import platform
 from typing import Iterable, List, Optional, Type
@@ -44,13 +45,15 @@ SELF_CHECK_STEPS = 20
 def run(
     config: Place,
     encoding: Type[Encoding],
-    seeds: Iterable[int] = (0,),
+    seeds: Optional[Iterable[int]] = None,
     runs: Place = "runs",
     overrides: Iterable[str] = (),
 ) -> List[dict]:
     """Trains and tests an encoding under a config of the program; returns the records.
 
-    `config` is a path; its axes and variants are left aside. Under `[select]` the encoding is
+    `config` is a path; its axes and variants are left aside. `seeds` are those of the config unless
+    others are given. Every call trains, also what is recorded: what a class reads in other modules
+    cannot be told from here. A record is replaced once the new one is whole. Under `[select]` the encoding is
     first trained with every combination of values, as the program's own methods are. Seeds that
     are among `half_seeds` are also trained for half the steps.
     `encoding` is a class derived from `Encoding`. `overrides` are `KEY=VALUE`, as on the command
@@ -59,13 +62,13 @@ def run(
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
         raise BenchError(f"PyTorch {torch.__version__} is too old; 2.0 or newer is needed")
     checks.check_class(encoding)
+    program = Program(config, overrides)
     try:
-        seeds = list(seeds)
+        seeds = program.seeds(NOPE) if seeds is None else list(seeds)
     except TypeError:
         raise BenchError(f"seeds = {seeds!r}: give a list of whole numbers, [0, 1]") from None
     if not seeds or len(set(seeds)) != len(seeds):
         raise BenchError(f"seeds = {seeds}: give each seed once")
-    program = Program(config, overrides)
     choice = Choice(program, seeds)
     # The first combination stands for all in what is checked before.
     first = choice.with_values(0)
@@ -116,12 +119,23 @@ def _run(
         record["evals"] = evaluate(model, program, job, start["task"]["definitions"])
     place = pathlib.Path(runs, record["experiment"], record["run_id"])
     place.mkdir(parents=True, exist_ok=True)
-    (place / "record.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    (place / "self-check.json").write_text(json.dumps(proof, indent=2) + "\n", encoding="utf-8")
+    _write(place / "self-check.json", proof)
+    _write(place / "record.json", record)
     part = " of the sweep" if spec["eval"].get("rows") == "selection" else ""
     part = ", half the steps" if "half_of" in record else part
     print(f"{encoding.__name__} seed {spec['seed']}{part}: {record['status']}, {place}", flush=True)
     return record
+
+
+def _write(path: pathlib.Path, value: dict) -> None:
+    """Writes JSON to a file beside it first: `path` is whole whenever it is there."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def self_check(

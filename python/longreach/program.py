@@ -35,7 +35,7 @@ class Program:
         self.config = str(pathlib.Path(config).resolve())
         self.overrides = [f"{each}" for each in overrides]
         self.tables = {}
-        self.half_seeds = None
+        self.planned = None
 
     def _call(self, *arguments: str, cwd=None) -> str:
         done = subprocess.run([self.path, *arguments], cwd=cwd, text=True, capture_output=True)
@@ -47,7 +47,7 @@ class Program:
         """The same program and config with more overrides."""
         other = copy.copy(self)
         other.overrides = [*self.overrides, *overrides]
-        other.tables, other.half_seeds = {}, None
+        other.tables, other.planned = {}, None
         return other
 
     def short(self, steps: int, spec: dict) -> "Program":
@@ -61,20 +61,19 @@ class Program:
         return self.with_values(*values)
 
     def _values(self, pe: dict, seeds: list, more=(), halves=()) -> list:
-        own = [f"seeds={toml(seeds)}", *self.overrides, f"half_seeds={toml(halves)}", *more]
+        own = [*self.overrides, f"seeds={toml(seeds)}", f"half_seeds={toml(halves)}", *more]
         return [self.config, *self._fixed(pe), *own]
 
     def _fixed(self, pe: dict) -> list:
         # Without the axes, so that a config for many methods gives one run for each seed.
         return ["axes={}", f"model.pe={toml(pe)}", "eval.variants=[]"]
 
-    def _halves(self, pe: dict, seeds: list) -> list:
-        """Which of these seeds the config also trains for half the steps."""
-        if self.half_seeds is None:
+    def seeds(self, pe: dict, part: str = "result") -> list:
+        """The seeds that the config has for its results, or for those with half the steps."""
+        if self.planned is None:
             values = [self.config, *self._fixed(pe), *self.overrides]
-            runs = json.loads(self._call("check", *values, "--json"))["runs"]
-            self.half_seeds = {run["seed"] for run in runs if run["part"] == "half_steps"}
-        return [seed for seed in seeds if seed in self.half_seeds]
+            self.planned = json.loads(self._call("check", *values, "--json"))["runs"]
+        return [run["seed"] for run in self.planned if run["part"] == part]
 
     def _planned(self, pe: dict, seeds: list, halves=()) -> list:
         with tempfile.TemporaryDirectory() as place:
@@ -87,7 +86,8 @@ class Program:
     def jobs(self, pe: dict, seeds: list) -> list:
         """The resolved runs, one for each seed, and after them those of `half_seeds`: `job` with its
         spec, `test_rows`."""
-        jobs = self._planned(pe, seeds, self._halves(pe, seeds))
+        halves = self.seeds(pe, "half_steps")
+        jobs = self._planned(pe, seeds, [seed for seed in seeds if seed in halves])
         jobs.sort(key=lambda job: "half_of" in job["job"])
         if [job["job"]["spec"]["seed"] for job in jobs][: len(seeds)] != list(seeds):
             raise BenchError(f"{self.config} has {len(jobs)} runs; expected one for each seed")

@@ -36,6 +36,8 @@ def load(
 
     run = pathlib.Path(run)
     record = read(run / RECORD, (run / RECORD).read_bytes())
+    if record["environment"]["burn"].startswith("none: pytorch"):
+        raise Unsupported(f"{run} was trained in PyTorch by longreach.bench, which keeps no weights")
     spec = record["spec"]
     pe, positions = _evaluated(run, spec, variant, test_len)
     config = {**spec["model"], "pe": pe}

@@ -3,6 +3,7 @@
     LONGREACH=target/release/longreach PYTHONPATH=python python3 -m unittest discover python/tests
 """
 
+import errno
 import importlib.util
 import json
 import os
@@ -458,6 +459,25 @@ class Slope(bench.Encoding):
         self.assertRegex(names.pop(), r"^Slope \(pytorch .*\) \[model.pe.code = \w+\]$")
         rows = re.findall(r"Slope \(pytorch .*\) \[model.pe.code = (\w+)\]", table)
         self.assertEqual(len(set(rows)), 2, table)
+
+    def test_seeds_are_those_of_the_config_and_records_are_written_whole(self):
+        with tempfile.TemporaryDirectory() as runs:
+            values = [*SHORT, "seeds=[3, 4]"]
+            records = bench.run(CONFIG, bench.Encoding, runs=runs, overrides=values)
+            self.assertEqual([record["seed"] for record in records], [3, 4])
+            place = pathlib.Path(runs, records[0]["experiment"], records[0]["run_id"])
+            before = (place / "record.json").read_text()
+
+            def full(path, text, **_):
+                path.write_bytes(text[:10].encode())
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            writing = unittest.mock.patch.object(pathlib.Path, "write_text", full)
+            with writing, self.assertRaisesRegex(OSError, "No space .*record.json"):
+                bench._write(place / "record.json", {"schema": 1})
+            self.assertEqual((place / "record.json").read_text(), before)
+            names = sorted(file.name for file in place.iterdir())
+            self.assertEqual(names, ["record.json", "self-check.json"])
 
     def test_seeds_are_runs_of_one_method(self):
         short = ["train.steps=3", "eval.test_lens=[64, 96]", "task.eval_tokens=2048"]

@@ -133,6 +133,17 @@ class Tables(unittest.TestCase):
         for run in self.train("all", rest + MORE):
             self.assertEqual(self.check(run), {"trained.16", "trained.24"})
 
+    def test_a_run_of_bench_is_refused_by_name(self):
+        import longreach
+
+        [run] = self.train("bench", ['{ kind = "nope" }'])
+        record = json.loads((run / "record.json").read_text())
+        record["environment"]["burn"] = "none: pytorch 2.0"
+        (run / "record.json").write_text(json.dumps(record))
+        (run / "weights.safetensors").unlink()
+        with self.assertRaisesRegex(longreach.Unsupported, "longreach.bench, which keeps no weights"):
+            longreach.load(run)
+
     def test_every_scaling_does(self):
         [run] = self.train("variant", [ROPE], YARN)
         self.assertIn("yarn.24", self.check(run))
