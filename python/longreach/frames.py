@@ -111,9 +111,9 @@ def frame(place: Place) -> "Frame":
     encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
     the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value` (losses in nats
     for each token, accuracies from 0 to 1), `n` (what it was averaged over: tokens or rows),
-    `status` (`ok`, or why there is no number, with `reason`), and every key of the run's task,
-    model, training and way of scoring: `train.lr`, `model.d_model`, `eval.decode`. Perplexity is
-    exp of the loss.
+    `status` (`ok`, or why there is no number, with `reason`), and every recorded key of the run's
+    task, model, training and way of scoring: `train.lr`, `model.d_model`, `eval.decode`. Records
+    leave some keys out at their default. Perplexity is exp of the loss.
 
     The DataFrame has one method more: `plot`, described at `draw`. `plot.scatter` and the like are
     those of pandas.
@@ -146,7 +146,8 @@ def draw(
         raise ValueError(f"no {metric} of a result at a single length to draw")
     rows = rows.assign(test_len=rows.test_len.astype(int))
     if ax is None:
-        _, ax = pyplot.subplots(figsize=(7, 4.2))
+        # Makes room for the legend beside the axes.
+        _, ax = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     into, back = (math.log, math.exp) if metric == "perplexity" else (float, float)
     # The same run may be in several experiments.
     rows = rows.drop_duplicates(["run_id", "variant", "test_len"])

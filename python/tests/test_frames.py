@@ -254,6 +254,12 @@ class Notebook(unittest.TestCase):
         self.assertEqual(list(drawn.get_ydata()), list(result.value)[:2])
         with self.assertRaisesRegex(ValueError, "of a result at a single length"):
             frame[frame.part == "sweep"].plot()
+        # The legend is whole in a file.
+        renamed = frame.replace({"method": {"rope": "RoPE with a long name, as of a sweep"}})
+        ax = renamed.plot("loss_nats")
+        ax.figure.canvas.draw()
+        legend = ax.get_legend().get_window_extent()
+        self.assertLess(legend.x1, ax.figure.bbox.x1)
         # Other settings under the same name are other lines.
         other = frame.assign(run_id="other", value=9.0, **{"train.steps": 7})
         both = type(frame)(pandas.concat([frame, other]))
