@@ -148,6 +148,12 @@ fn other_program(usual: &Environment, own: &Environment) -> Option<String> {
     };
     let commit = |commit: &str| format!("commit {}{}", short(commit), dirty(commit));
     let name = |what: &str, text: &str| format!("{what}{}", text::name(text, 20));
+    // A record that Burn did not train says what did: `none: pytorch 2.9.0`.
+    let trainer = |of: &Environment, burn: &str| match of.burn.strip_prefix("none: ") {
+        Some(other) => text::name(other, 32),
+        None => name(burn, &of.burn),
+    };
+    let is_burn = !own.burn.starts_with("none: ");
     let fields = [
         (
             usual.commit != own.commit,
@@ -161,8 +167,8 @@ fn other_program(usual: &Environment, own: &Environment) -> Option<String> {
         ),
         (
             usual.burn != own.burn,
-            name("Burn ", &own.burn),
-            name("", &usual.burn),
+            trainer(own, "Burn "),
+            trainer(usual, if is_burn { "" } else { "Burn " }),
         ),
         (
             usual.device != own.device,

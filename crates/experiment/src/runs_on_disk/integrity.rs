@@ -50,11 +50,12 @@ pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
     notes.chain(foreign).collect()
 }
 
-/// A note on records without a seal: how many of how many.
+/// A note on records without a seal: how many of how many. Another one tells of those that have
+/// none because PyTorch trained them.
 pub fn unsealed_note(records: &[RunRecord]) -> Option<String> {
     let unsealed = records
         .iter()
-        .filter(|record| record.seal.is_none())
+        .filter(|record| record.seal.is_none() && !is_of_pytorch(record))
         .count();
     (unsealed > 0).then(|| {
         format!(

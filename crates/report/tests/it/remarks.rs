@@ -121,6 +121,11 @@ fn records_of_another_program_are_said_in_the_row() {
     });
     let said = "[a] has runs recorded by Burn 0.23.0, cuda, most others by 0.22.1, cpu.";
     assert!(summary.contains(said), "{summary}");
+    let (_, summary, _) = with(3..4, |record| {
+        record.environment.burn = "none: pytorch 2.10.0+cu132".into();
+    });
+    let said = "[a] has runs recorded by pytorch 2.10.0+cu132, most others by Burn 0.22.1.";
+    assert!(summary.contains(said), "{summary}");
 }
 
 #[test]
