@@ -182,6 +182,14 @@ impl Config {
         self.reads() == other.reads() && labels(self) == labels(other)
     }
 
+    /// Its runs that values were chosen by.
+    fn swept(&self) -> BTreeSet<&str> {
+        let chosen = self.selected.iter().flatten().map(|(_, chosen)| chosen);
+        let runs = chosen.flat_map(|chosen| &chosen.candidates);
+        let runs = runs.flat_map(|tried| &tried.runs).map(String::as_str);
+        runs.filter(|run| self.runs.contains_key(*run)).collect()
+    }
+
     /// `1a2b3c4d (x.toml)`.
     fn name(&self) -> String {
         format!("{} ({})", self.id, self.file)
@@ -341,7 +349,7 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
     let mut lines: Vec<String> = found
         .iter()
         .take(MAX_LISTED)
-        .map(|(n, config)| line(*n, config, found[0].1))
+        .map(|(n, config)| line(*n, config, found[0].1, &runs))
         .collect();
     if found.len() > MAX_LISTED {
         lines.push(format!("{} more configs", found.len() - MAX_LISTED));
@@ -364,10 +372,20 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
     Belonging { config, lines }
 }
 
-/// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first.
-fn line(recorded: usize, config: &Config, first: &Config) -> String {
-    let runs = count(config.runs.len(), "run");
-    let line = format!("config {}: {recorded} of {runs} recorded", config.name());
+/// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first. `there`:
+/// the runs with records.
+fn line(recorded: usize, config: &Config, first: &Config, there: &BTreeSet<&str>) -> String {
+    let swept = config.swept();
+    // A submitted result was chosen by a sweep in another directory.
+    let elsewhere = match swept.iter().any(|run| there.contains(run)) {
+        true => 0,
+        false => swept.len(),
+    };
+    let runs = count(config.runs.len() - elsewhere, "run");
+    let mut line = format!("config {}: {recorded} of {runs} recorded", config.name());
+    if elsewhere > 0 {
+        let _ = write!(line, ", chosen by {} elsewhere", count(elsewhere, "run"));
+    }
     if config.id == first.id {
         line
     } else {

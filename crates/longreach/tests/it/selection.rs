@@ -936,4 +936,12 @@ fn submit_takes_the_sweep_and_then_the_result() {
     let told = String::from_utf8_lossy(&open.stderr).into_owned();
     assert_eq!(open.status.code(), Some(2), "{told}");
     assert!(told.contains("1 of 2 methods cannot choose"), "{told}");
+    // The directory of a result has no sweep.
+    for run in records(&scratch).iter().filter(|run| run.is_of_sweep()) {
+        std::fs::remove_dir_all(runs.join(&run.run_id)).unwrap();
+    }
+    let report = crate::common::longreach().arg("report").arg(&runs).output();
+    let told = stderr(&report.unwrap());
+    let said = "2 of 2 runs recorded, chosen by 12 runs elsewhere";
+    assert!(told.contains(said), "{told}");
 }
