@@ -317,7 +317,7 @@ fn refused(problem: impl std::fmt::Display, help: &str) -> Failure {
 }
 
 /// The files, and the records of sweeps that `longreach gather` wrote beside them.
-fn with_sweeps(files: &[PathBuf]) -> Vec<PathBuf> {
+pub fn with_sweeps(files: &[PathBuf]) -> Vec<PathBuf> {
     let beside: BTreeSet<PathBuf> = files
         .iter()
         .filter(|file| {

@@ -1,10 +1,12 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
 use crate::commands::records::{edit_notes, exist, read_and_left_out, tell_unsealed};
+use experiment::runs_on_disk::recorded::with_sweeps;
 use records::analysis::roles::Roles;
 use records::compare::{Closeness, Comparison};
 use records::{Found, RunRecord, find_records};
 use report::{ComparisonSpec, ReportError, ScoreComparison};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
@@ -13,7 +15,8 @@ use support::exit::{Exit, Failure};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A directory with runs, a record, or a .jsonl file of records
+    /// A directory with runs, a record, or a .jsonl file of records, with the selection.jsonl
+    /// beside it
     first: PathBuf,
     /// Others of these, each compared with the first
     #[arg(required = true, value_name = "OTHER")]
@@ -146,7 +149,15 @@ fn refused(error: ReportError) -> Failure {
 fn records(root: &Path) -> Result<Found, Failure> {
     let roots = [root.to_owned()];
     exist(&roots)?;
-    let found = find_records(&roots).map_err(Failure::input)?;
+    let files = with_sweeps(&roots);
+    let mut found = find_records(&files).map_err(Failure::input)?;
+    if files.len() > roots.len() {
+        // The sweeps of other experiments may lie in the same file.
+        let results = found.records.iter().filter(|record| !record.is_of_sweep());
+        let own: BTreeSet<String> = results.map(|record| record.experiment.clone()).collect();
+        let is_own = |record: &RunRecord| own.contains(&record.experiment);
+        found.records.retain(is_own);
+    }
     if found.records.is_empty() {
         let message = format!("{} holds no record", root.display());
         return Err(Failure::input(message));

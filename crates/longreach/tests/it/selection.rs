@@ -385,7 +385,10 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let beside = out.with_file_name("selection.jsonl");
     let swept = read_jsonl(&beside).unwrap();
     assert_eq!(swept.records.len(), 12);
-    // `--recorded` reads both files, whichever of them are named.
+    // `compare` reads both files, and `--recorded` whichever of them are named.
+    let mut compare = crate::common::longreach();
+    compare.arg("compare").arg(scratch.runs().join("chosen"));
+    exits(&compare.arg(&out).output().unwrap(), 0);
     let there = Scratch::with(CONFIG);
     for files in [vec![&out], vec![&out, &beside]] {
         let mut arguments = vec!["--json", "--recorded"];
