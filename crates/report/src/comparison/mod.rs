@@ -30,6 +30,7 @@ use pairs::{method_pairs, setting_pairs};
 use records::analysis::identity::MethodSpecs;
 use records::analysis::roles::Roles;
 use records::analysis::setting::{Setting, settings};
+use records::order;
 use records::record::RunRecord;
 use records::text as words;
 use serde::Serialize;
@@ -108,8 +109,8 @@ impl ScoreComparison {
             settings: compared
                 .map(|((ours, theirs), methods)| compare(ours, theirs, methods, spec))
                 .collect(),
-            only_first: paired.only_first,
-            only_second: paired.only_second,
+            only_first: names(&paired.only_first, &paired.only_second, (&a, &b), spec),
+            only_second: names(&paired.only_second, &paired.only_first, (&a, &b), spec),
         })
     }
 
@@ -133,6 +134,35 @@ impl ScoreComparison {
         let compared = self.settings.iter().any(|s| !s.scores.is_empty());
         compared && self.only_first.is_empty() && self.settings.iter().all(covered)
     }
+}
+
+/// The names of settings. Where one of the others has the same, as two texts that were trained at
+/// one length, they are named as in a report over both sets.
+fn names(
+    side: &[&Setting<'_>],
+    others: &[&Setting<'_>],
+    (a, b): (&[&RunRecord], &[&RunRecord]),
+    spec: &ComparisonSpec,
+) -> Vec<String> {
+    let is_shared = |one: &&&Setting<'_>| others.iter().any(|other| other.name == one.name);
+    if !side.iter().any(|one| is_shared(&one)) {
+        return side.iter().map(|one| one.name.clone()).collect();
+    }
+    let known = ids(a);
+    let more = b.iter().filter(|run| !known.contains(run.run_id.as_str()));
+    let mut all: Vec<&RunRecord> = a.iter().chain(more).copied().collect();
+    all.sort_by(|a, b| order::canonical(a, b));
+    let all = settings(&all, &[], &MethodSpecs::new(&all).named(spec.names));
+    let runs = |of: &Setting<'_>| -> BTreeSet<String> {
+        let runs = of.groups.iter().flat_map(|group| &group.runs);
+        runs.map(|run| run.run_id.clone()).collect()
+    };
+    let name = |one: &&Setting<'_>| {
+        let own = runs(one);
+        let whole = all.iter().find(|all| !runs(all).is_disjoint(&own));
+        whole.unwrap_or(*one).name.clone()
+    };
+    side.iter().map(name).collect()
 }
 
 fn sorted(records: &[RunRecord]) -> Result<Vec<&RunRecord>, ReportError> {

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 /// Settings that are compared, and those that only one set has.
 pub(super) struct SettingPairs<'s, 'a> {
     pub pairs: Vec<(&'s Setting<'a>, &'s Setting<'a>)>,
-    pub only_first: Vec<String>,
-    pub only_second: Vec<String>,
+    pub only_first: Vec<&'s Setting<'a>>,
+    pub only_second: Vec<&'s Setting<'a>>,
 }
 
 /// Methods that are compared, and those that only one set has.
@@ -65,17 +65,17 @@ pub(super) fn setting_pairs<'s, 'a>(
             }
         }
     }
-    let names = |settings: &[Setting<'_>], is_left: &dyn Fn(usize) -> bool| -> Vec<String> {
+    let left = |settings: &'s [Setting<'a>], is_left: &dyn Fn(usize) -> bool| {
         let left = settings.iter().enumerate().filter(|(at, _)| is_left(*at));
-        left.map(|(_, setting)| setting.name.clone()).collect()
+        left.map(|(_, setting)| setting).collect()
     };
     let pairs = first.iter().zip(&partner);
     SettingPairs {
         pairs: pairs
             .filter_map(|(a, b)| Some((a, &second[(*b)?])))
             .collect(),
-        only_first: names(first, &|at| partner[at].is_none()),
-        only_second: names(second, &|at| !partner.contains(&Some(at))),
+        only_first: left(first, &|at| partner[at].is_none()),
+        only_second: left(second, &|at| !partner.contains(&Some(at))),
     }
 }
 
