@@ -93,6 +93,14 @@ impl FormulaConfig {
         own.or(self.train.get(name)).copied().unwrap_or(f64::NAN)
     }
 
+    /// The numbers of a name in one of the tables, as a config has them.
+    fn written(&self, table: &str, name: &str) -> String {
+        match (table, self.values.get(name), self.train.get(name)) {
+            ("values", Some(Numbers::One(value)), _) | (_, _, Some(value)) => value.to_string(),
+            (_, numbers, _) => format!("{:?}", numbers.map_or(&[][..], Numbers::all)),
+        }
+    }
+
     /// The bias of a pair in f64, at the values that training starts from; `head` and `layer` from
     /// 0.
     pub(super) fn bias_at(
@@ -146,6 +154,7 @@ impl FormulaConfig {
     /// The formula of `key`, whose names are known.
     fn read(&self, key: &str, text: &str, own: &[&str]) -> Result<Expression, ConfigError> {
         let refuse = |problem: String, allowed: String, hint: &str| {
+            let text = format!("{text:?}");
             Err(ConfigError::new(key, text, problem, allowed, hint))
         };
         let read = match Expression::read(text) {
@@ -189,7 +198,8 @@ impl FormulaConfig {
         for (table, name) in keys.chain(self.train.keys().map(|name| ("train", name))) {
             let key = format!("{table}.{name}");
             let refuse = |problem: &str, allowed: &str, hint: &str| {
-                Err(ConfigError::new(&key, name, problem, allowed, hint))
+                let given = self.written(table, name);
+                Err(ConfigError::new(&key, given, problem, allowed, hint))
             };
             if table == "values" && self.train.contains_key(name) {
                 let hint = "keep one of the two: what is trained stays in `train`";
@@ -264,7 +274,7 @@ impl FormulaConfig {
             if own.chain(Function::names()).any(|taken| taken == name) {
                 return Err(ConfigError::new(
                     format!("{table}.{name}"),
-                    name,
+                    self.written(table, name),
                     "has a meaning already",
                     "any other name",
                     "choose another name",
@@ -291,6 +301,7 @@ impl FormulaConfig {
             &BEFORE[..1]
         };
         let refuse = |problem: String, allowed: &str, hint: &str| {
+            let text = format!("{text:?}");
             Err(ConfigError::new("bias", text, problem, allowed, hint))
         };
         let places =
@@ -342,7 +353,7 @@ impl FormulaConfig {
             if shape.head_dim % 2 == 1 {
                 return Err(ConfigError::new(
                     "inv_freq",
-                    text,
+                    format!("{text:?}"),
                     format!("turns pairs, and head_dim is {}", shape.head_dim),
                     "an even head_dim",
                     "change model.head_dim, or use a bias",
@@ -352,7 +363,7 @@ impl FormulaConfig {
             if let Some(pair) = angles.iter().position(|angle| !angle.is_finite()) {
                 return Err(ConfigError::new(
                     "inv_freq",
-                    text,
+                    format!("{text:?}"),
                     format!("is {} at i = {pair}", angles[pair]),
                     "a number for each pair",
                     "RoPE's is base^(-2*i/E) with values = { base = 10000 }",

@@ -172,6 +172,16 @@ fn what_is_no_formula_is_refused_with_its_place() {
     ] {
         let error = formula(text, json!({})).check(&SHAPE).unwrap_err();
         assert!(error.problem.contains(said), "{text}: {}", error.problem);
+        assert_eq!(error.value, format!("{text:?}"));
+    }
+    // The value is that of the key: a number, or numbers.
+    for (name, given, said) in [
+        ("m", json!(1.5), "1.5"),
+        ("m", json!([0.5, 2.0]), "[0.5, 2.0]"),
+        ("d", json!(3.0), "3"),
+    ] {
+        let error = formula("-1 * H", json!({ name: given })).check(&SHAPE);
+        assert_eq!(error.unwrap_err().value, said, "{name}");
     }
     let deep = [
         format!("{}d", "(".repeat(400)),
