@@ -172,6 +172,34 @@ fn long_names_leave_out_what_all_lines_share_and_stay_different() {
 }
 
 #[test]
+fn a_mark_behind_a_cut_name_has_the_value_of_its_axis() {
+    let long = "x".repeat(76);
+    let mut records = Vec::new();
+    for biases in [true, false] {
+        let labels = [
+            ("model.first", json!(long)),
+            ("model.biases", json!(biases)),
+            ("model.last", json!(long)),
+        ];
+        let mut run = record("marks", &labels, 0, copy_task(64));
+        // A spec leaves the default out.
+        let pe = run.spec["model"]["pe"].as_object_mut().unwrap();
+        pe.remove("biases");
+        if biases {
+            run.spec["model"]["biases"] = json!(true);
+        }
+        run.evals = [64, 128]
+            .map(|len| ok_row("trained", len, &[("exact_match", 1.0)]))
+            .into();
+        records.push(run);
+    }
+    let table = text(&report(&records, &[], &spec()).unwrap(), "results.csv");
+    for said in ["[model.biases = true]", "[model.biases = false]"] {
+        assert!(table.contains(said), "{said}: {table}");
+    }
+}
+
+#[test]
 fn a_row_without_a_dot_says_why() {
     let mut records = Vec::new();
     for method in 0..20 {
