@@ -47,8 +47,8 @@ struct Measured {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
-/// written.
+/// [`Exit::Input`](support::exit::Exit::Input) if the records cannot be read,
+/// [`Exit::Resources`](support::exit::Exit::Resources) if the directory cannot be written.
 pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![("README.md".to_owned(), page(records)?)];
     for kind in EncodingConfig::KINDS {
@@ -69,7 +69,7 @@ pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the records cannot be read.
+/// [`Exit::Input`](support::exit::Exit::Input) if the records cannot be read.
 pub fn page(records: &Path) -> Result<String, Failure> {
     let found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
     // A later evaluation may repeat rows of its run: its seed would count twice.

@@ -83,7 +83,8 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if a file cannot be read, [`Exit::Bug`] if it is not understood.
+    /// [`Exit::Input`](support::exit::Exit::Input) if a file cannot be read,
+    /// [`Exit::Bug`](support::exit::Exit::Bug) if it is not understood.
     pub fn of(name: &str) -> Result<Self, Failure> {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut sources = Self::default();
@@ -150,7 +151,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// [`Exit::Bug`] for a field without a doc comment.
+    /// [`Exit::Bug`](support::exit::Exit::Bug) for a field without a doc comment.
     pub fn table(&self, name: &str) -> Result<Option<Table>, Failure> {
         let Some(mut table) = self.structs.get(name).cloned() else {
             return Ok(None);
