@@ -88,6 +88,10 @@ impl Dots {
         if self.is_log {
             return Axis::log((low, high), 0.04);
         }
+        // Numbers that are all equal have no range of their own: shares have theirs.
+        if low == high && (0.0..=1.0).contains(&low) {
+            return Axis::linear((0.0, 1.0), 6);
+        }
         let pad = 0.04 * (high - low);
         Axis::linear((low - pad, high + pad), 6)
     }
@@ -201,5 +205,16 @@ mod tests {
         );
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(Dots::default().to_svg().starts_with("<svg"));
+        // No share is below 0, also where none is above it.
+        let rows = vec![row("ALiBi", 0.0, Some((0.0, 0.05)))];
+        let shares = Dots {
+            rows,
+            ..Dots::default()
+        }
+        .to_svg();
+        assert!(
+            shares.contains(">0.8<") && !shares.contains(">-0."),
+            "{shares}"
+        );
     }
 }

@@ -386,16 +386,20 @@ fn what_is_no_regular_file_is_not_opened() {
             "a/record.json",
             "b/record.json",
             "c/record.json",
-            "d/results.jsonl"
+            "d/results.jsonl",
+            "linked",
+            "loop"
         ]
         .map(PathBuf::from)
     );
+    let reasons: Vec<&str> = found.excluded.iter().map(|e| e.reason.as_str()).collect();
+    let (files, directories) = reasons.split_at(4);
     assert!(
-        found
-            .excluded
+        files
             .iter()
-            .all(|e| e.reason.contains("not a regular file"))
+            .all(|reason| reason.contains("not a regular file"))
     );
+    assert_eq!(directories, [records::store::LINK; 2]);
 
     // A link that the user names is the user's choice; a pipe or a device is not read even so.
     assert_eq!(find(&runs.join("linked")).records.len(), 1);
