@@ -41,20 +41,39 @@ impl Setting<'_> {
 
     /// Metric relative to the in-length value of the same run's trained encoding.
     pub fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.extrapolated(method, len, metric::scale(metric), |run| {
-            let there = value_at(run, &method.variant, metric, len)?;
-            metric::extrapolation_ratio(there, self.value_in_length(run, method, metric)?)
-                .ok_or(Absent::Missing)
-        })
+        self.to_in_length(method, metric, len, metric::extrapolation_ratio)
     }
 
     /// The share of the in-length score of its trained encoding that a run keeps.
     pub fn kept_share(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.extrapolated(method, len, metric::scale(metric), |run| {
-            let there = value_at(run, &method.variant, metric, len)?;
-            metric::kept_share(metric, there, self.value_in_length(run, method, metric)?)
-                .ok_or(Absent::Missing)
+        self.to_in_length(method, metric, len, |there, here| {
+            metric::kept_share(metric, there, here)
         })
+    }
+
+    /// `of` a run's score at a length and that of its trained encoding in length.
+    fn to_in_length(
+        &self,
+        method: &Method,
+        metric: &str,
+        len: usize,
+        of: impl Fn(f64, f64) -> Option<f64>,
+    ) -> Point {
+        let mut point = self.extrapolated(method, len, metric::scale(metric), |run| {
+            let there = value_at(run, &method.variant, metric, len)?;
+            of(there, self.value_in_length(run, method, metric)?).ok_or(Absent::Missing)
+        });
+        // A difference in nats.
+        if let (Scale::Log, Some(here)) = (metric::scale(metric), self.in_length) {
+            let trained = self.trained(method);
+            over_text(
+                &mut point,
+                metric,
+                (self, method, len),
+                (self, trained, here),
+            );
+        }
+        point
     }
 
     /// Mean over log2 of the length, from the in-length one to the longest tested, of the share of
@@ -192,43 +211,6 @@ impl Setting<'_> {
                 - value_at(run, &method.variant, metric, from)?)
         });
         self.with_difference(point, metric, (method, to), (method, from))
-    }
-
-    /// The largest score of some methods over the smallest, for the seeds that all have.
-    pub fn spread(&self, methods: &[&Method], metric: &str, len: usize) -> Point {
-        let scale = metric::scale(metric);
-        let Some((first, others)) = methods.split_first() else {
-            return Point {
-                values: Vec::new(),
-                estimate: None,
-                runs: 0,
-                failed: 0,
-                absent: BTreeSet::new(),
-            };
-        };
-        if others
-            .iter()
-            .any(|m| self.is_extrapolation_of_unconverged(m, len))
-        {
-            return self.point_by(first, scale, |_| Err(Absent::Unconverged));
-        }
-        let failed: BTreeSet<u64> = others.iter().flat_map(|m| self.failed(m)).collect();
-        let is_past = len > self.task.train_len;
-        self.extrapolated(first, len, scale, |run| {
-            if is_past && failed.contains(&run.seed) {
-                return Err(Absent::Unconverged);
-            }
-            let own = value_at(run, &first.variant, metric, len)?;
-            let (mut low, mut high) = (own, own);
-            for other in others {
-                let beside = self.groups[other.group]
-                    .run_of(run.seed)
-                    .ok_or(Absent::Missing)?;
-                let value = value_at(beside, &other.variant, metric, len)?;
-                (low, high) = (low.min(value), high.max(value));
-            }
-            metric::extrapolation_ratio(high, low).ok_or(Absent::Missing)
-        })
     }
 
     /// The in-length score's length and every longer one.

@@ -271,15 +271,17 @@ impl<'s> Evaluation<'s, '_> {
         pairs: impl Iterator<Item = (&'n str, &'n str)>,
         needed: Needed,
     ) -> Vec<Comparison> {
+        self.pairs(pairs, |a, b, len| self.ratio_at(a, b, len, needed))
+    }
+
+    fn ratio_at(&self, a: &Method, b: &Method, len: usize, needed: Needed) -> Comparison {
         let metric = &self.claim.metric;
-        self.pairs(pairs, |a, b, len| {
-            self.judge(
-                &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
-                metric::RATIO,
-                &self.setting.over(a, b, metric, len),
-                needed,
-            )
-        })
+        self.judge(
+            &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
+            metric::RATIO,
+            &self.setting.over(a, b, metric, len),
+            needed,
+        )
     }
 
     fn own_ratio(&self, needed: Needed) -> Vec<Comparison> {
@@ -367,35 +369,24 @@ impl<'s> Evaluation<'s, '_> {
         })
     }
 
+    /// Each pair of methods, the higher score over the lower one.
     fn spread(&self, bound: f64) -> Vec<Comparison> {
-        let metric = &self.claim.metric;
-        let (found, missing): (Vec<_>, Vec<_>) = self
-            .claim
-            .methods
-            .iter()
-            .map(|name| (name, self.find(name)))
-            .partition(|m| m.1.is_some());
-        let methods: Vec<&Method> = found.into_iter().filter_map(|m| m.1).collect();
-        let mut out: Vec<Comparison> = missing.into_iter().map(|m| untested(m.0, "")).collect();
-        if methods.len() > 1 {
-            for len in self.lengths() {
-                let what = |of: Name| {
-                    let names: Vec<&str> = methods.iter().map(|method| of(method)).collect();
-                    format!(
-                        "largest over smallest {metric} of {} at {len}",
-                        names.join("; ")
-                    )
-                };
-                out.push(self.judge(
-                    &what,
-                    metric::RATIO,
-                    &self.setting.spread(&methods, metric, len),
-                    Needed::AtMost(bound),
-                ));
-            }
-        }
-        out.extend(self.missing_lengths());
-        out
+        let names = &self.claim.methods;
+        let pairs = names.iter().enumerate().flat_map(|(at, first)| {
+            let others = names[at + 1..].iter();
+            others.map(move |second| (first.as_str(), second.as_str()))
+        });
+        let ratio = |a: &Method, b: &Method, len| {
+            let ratio = self.setting.over(a, b, &self.claim.metric, len);
+            ratio.estimate.map(|estimate| estimate.mean)
+        };
+        self.pairs(pairs, |a, b, len| {
+            let (high, low) = match ratio(a, b, len) {
+                Some(ratio) if ratio < 1.0 => (b, a),
+                _ => (a, b),
+            };
+            self.ratio_at(high, low, len, Needed::AtMost(bound))
+        })
     }
 
     fn improves(&self) -> Vec<Comparison> {

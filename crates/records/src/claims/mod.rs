@@ -7,10 +7,10 @@
 //! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
 //! not learned its task in length. Where a method is to have a lower loss than another, an interval
 //! that covers zero and reaches no gain of 0.01 nats disagrees too: otherwise a claim of a
-//! difference that is not there could never be refuted. A claim agrees if all its comparisons do,
-//! disagrees if Holm's step-down procedure over them finds one that disagrees, and is undecided
-//! otherwise: one counterexample settles what no example can, and among many comparisons one is
-//! found by chance.
+//! difference that is not there could never be refuted. In a setting a claim
+//! agrees if all its comparisons do, disagrees if Holm's step-down procedure over them finds one
+//! that disagrees, and is undecided otherwise: one counterexample settles what no example can, and
+//! among many comparisons one is found by chance.
 //!
 //! Methods are compared within one experiment and setting, where everything but the axes is the
 //! same.

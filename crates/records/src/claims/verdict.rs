@@ -12,7 +12,7 @@ pub enum Verdict {
     /// The whole interval is on the claim's side.
     Agrees,
     /// The whole interval is on the other side, or holds only gains that do not count, also by
-    /// Holm's procedure over all comparisons of the claim.
+    /// Holm's procedure over all comparisons of the claim in a setting.
     Disagrees,
     /// Inside the interval, a single seed, not converged, or not rejected by Holm's procedure.
     Undecided,

@@ -60,7 +60,8 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
 
 fn notes() -> String {
     format!(
-        "Scores are means over seeds, by the leading metric. Methods are trained encodings: \
+        "Scores are those of the tables by length, by the leading metric: means over all seeds in \
+         length, and past it over the seeds that learned the task. Methods are trained encodings: \
          variants of a run share its in-length score and are left out, and so are methods that \
          have not learned the task in length. A training counts once: where several settings \
          have records of the same weights, only the one with the most methods has that method. A \
@@ -147,7 +148,7 @@ fn weights<'a>(setting: &'a Setting<'_>, method: &Method) -> impl Iterator<Item 
 fn row<'a>(setting: &'a Setting<'_>, methods: &[&Method]) -> Option<Row<'a>> {
     let in_length = setting.in_length?;
     let score = |method: &Method, length: usize| {
-        let point = setting.of_learned(method, setting.lead(), length);
+        let point = setting.score(method, setting.lead(), length);
         point.estimate.map(|e| e.mean)
     };
     let at = |multiple: &usize| {

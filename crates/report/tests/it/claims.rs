@@ -495,6 +495,74 @@ fn every_kind_by_hand() {
     }
 }
 
+/// Three methods of equal means: in every seed the largest score is 1.29 times the smallest, each
+/// time of other methods.
+#[test]
+fn a_spread_is_that_of_methods_and_not_of_seeds() {
+    let at = |values: [f64; 3]| values.map(|value| [value, value, 0.0, 0.0]);
+    let (a, b, c) = (
+        at([0.9, 0.8, 0.7]),
+        at([0.8, 0.7, 0.9]),
+        at([0.7, 0.9, 0.8]),
+    );
+    let records = scores(&[("a", &a), ("b", &b), ("c", &c)]);
+    let spread = |bound: f64| {
+        let value = json!({ "kind": "spread_below", "methods": ["a", "b", "c"], "lengths": [16], "value": bound });
+        claims(vec![claim(value)])
+            .evaluate_records(&records)
+            .remove(0)
+    };
+    let tight = spread(1.2);
+    assert_eq!(tight.verdict, Verdict::Undecided);
+    let texts: Vec<String> = tight.numbers.iter().map(|n| n.text()).collect();
+    assert_eq!(texts.len(), 3, "one for each pair: {texts:?}");
+    assert!(texts[0].starts_with("exact_match of a over that of b at 16: 1.0"));
+    assert_eq!(spread(2.0).verdict, Verdict::Agrees);
+    // The higher over the lower one, whatever their order.
+    let high = scores(&[("a", &at([0.5, 0.5, 0.5])), ("b", &at([0.9, 0.9, 0.9]))]);
+    let value =
+        json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": [16], "value": 1.2 });
+    assert_eq!(verdict(value, &high), Verdict::Disagrees);
+}
+
+/// All seeds lose 0.1 nats from 256 to 512 bytes, some blocks of the text far more than others.
+#[test]
+fn a_ratio_to_the_in_length_score_depends_on_the_text_too() {
+    let runs = |blocks: bool| -> Vec<RunRecord> {
+        let run = |seed: u64| {
+            let mut run = record("x", &[("model.pe", json!("a"))], seed, text_task(256));
+            for (len, loss) in [(256, 1.0), (512, 1.1)] {
+                let mut row = ok_row("trained", len, &[("loss_nats", loss)]);
+                if blocks {
+                    let block = |at: usize| match (len, at % 2) {
+                        (512, 0) => loss + 0.1,
+                        (512, _) => loss - 0.1,
+                        _ => loss,
+                    };
+                    row.loss_by_block = (0..63).map(block).collect();
+                }
+                run.evals.push(row);
+            }
+            run
+        };
+        (0..3).map(run).collect()
+    };
+    let number = |blocks: bool| {
+        let value = json!({ "metric": "perplexity", "kind": "ratio_below", "methods": ["a"], "lengths": ["2x"], "value": 1.2 });
+        let outcomes = claims(vec![claim(value)]).evaluate_records(&runs(blocks));
+        let number = outcomes[0].numbers[0].clone();
+        let (low, high) = number.estimate.unwrap().interval.unwrap();
+        (high - low, number.rule().unwrap())
+    };
+    let ((seeds, rule), (both, rule_of_both)) = (number(false), number(true));
+    assert!(seeds < 1e-9 && both > 0.01, "{seeds} {both}");
+    assert_eq!(rule, "needed at most 1.2 (n = 3)");
+    assert_eq!(
+        rule_of_both,
+        "needed at most 1.2 (n = 3, over seeds and text)"
+    );
+}
+
 /// Runs of one method with the given losses at 64, 128, 256, one list for each seed.
 fn losses(seeds: [[f64; 3]; 3]) -> Vec<RunRecord> {
     let of = |(seed, values): (usize, [f64; 3])| {
