@@ -5,7 +5,7 @@ use rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
 
 /// Resamples of a bootstrap.
-pub(super) const RESAMPLES: usize = 10_000;
+pub(super) const RESAMPLES: usize = 100_000;
 /// Share of the resamples in which the leader of a group must be ahead of a method outside it.
 pub(super) const AHEAD: f64 = 0.975;
 

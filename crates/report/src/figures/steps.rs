@@ -1,7 +1,7 @@
 //! Scores by training step, for each length that was scored while training.
 
-use super::shared::{Named, averaged, bands, chance, extremes, heading, range};
-use super::training::{group_names, training_looks};
+use super::shared::{Named, bands, chance, heading, range};
+use super::training::{Curve, averaged_by_step, ended, group_names, training_looks};
 use crate::captions::{key, slug};
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -40,7 +40,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
     let lead = setting.lead();
     let methods = super::shared::drawn(setting, spec).0;
     let (looks, note) = training_looks(setting, &methods);
-    let curve = |run: &Run<'_>| {
+    let curve = |run: &Run<'_>| -> Curve {
         let scores = run.train.scores.iter().flat_map(|at| {
             let rows = at.rows.iter().filter(|row| row.test_len == len);
             rows.map(move |row| (at.step, row))
@@ -49,7 +49,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
             let (value, _) = metric::value(setting.task, row, lead)?;
             Some((step as f64, value))
         });
-        (run.seed, points.collect())
+        points.collect()
     };
     let (names, shared) = group_names(setting, &looks);
     let of = |((at, style), name): ((usize, usize), &String)| {
@@ -60,7 +60,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
             key: method.map_or_else(String::new, key),
             style,
         };
-        averaged(&named, lead, extremes, group.runs.iter().map(curve))
+        averaged_by_step(&named, lead, &group.runs, curve)
     };
     let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
     series.retain(|line| !line.points.is_empty());
@@ -104,7 +104,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
     Some(Figure {
         slug: slug(setting, &format!("{lead}-by-step-at-{len}")),
         caption,
-        notes: String::new(),
+        notes: ended(setting).trim_start().into(),
         plot: plot.into(),
         metric: None,
     })

@@ -10,6 +10,8 @@ use crate::spec::ReportSpec;
 use records::analysis::groups::Run;
 use records::analysis::setting::Setting;
 use records::metric;
+use records::record::RunStatus;
+use std::collections::BTreeSet;
 
 /// One figure, or none without loss curves.
 pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
@@ -19,10 +21,9 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
 fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let (methods, _) = drawn(setting, spec);
     let (looks, note) = training_looks(setting, &methods);
-    let curve = |run: &Run<'_>| {
+    let curve = |run: &Run<'_>| -> Curve {
         let points = run.train.loss_curve.iter();
-        let points = points.map(|p| (p.step as f64, p.loss_nats)).collect();
-        (run.seed, points)
+        points.map(|p| (p.step as f64, p.loss_nats)).collect()
     };
     let (names, shared) = group_names(setting, &looks);
     let of = |((at, style), name): ((usize, usize), &String)| {
@@ -34,8 +35,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             key: method.map_or_else(String::new, key),
             style,
         };
-        let curves = group.runs.iter().map(curve);
-        averaged(&named, metric::LOSS_NATS, extremes, curves)
+        averaged_by_step(&named, metric::LOSS_NATS, &group.runs, curve)
     };
     let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
     if series.iter().all(|s| s.points.is_empty()) {
@@ -68,13 +68,80 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     Some(Figure {
         slug: slug(setting, "training-loss"),
         caption,
-        notes:
+        notes: format!(
             "Each point is the mean since the one before. A diverged run is drawn up to its last \
-                finite point."
-                .into(),
+             finite point.{}",
+            ended(setting)
+        ),
         plot: plot.into(),
         metric: None,
     })
+}
+
+/// Values by step.
+pub(super) type Curve = Vec<(f64, f64)>;
+
+/// The mean over runs at the steps of the longest one. Runs that ended earlier have points at other
+/// steps: between two of them a run has the value on the line, and after its end the last one, but
+/// for a run that diverged. Without that the mean would be over other runs at each step.
+pub(super) fn averaged_by_step(
+    named: &Named<'_>,
+    metric: &str,
+    runs: &[Run<'_>],
+    curve: impl Fn(&Run<'_>) -> Curve,
+) -> Series {
+    let curves: Vec<Curve> = runs.iter().map(curve).collect();
+    let end = |curve: &Curve| curve.last().map_or(0.0, |point| point.0);
+    let longest = curves
+        .iter()
+        .max_by(|a, b| end(a).total_cmp(&end(b)))
+        .cloned()
+        .unwrap_or_default();
+    let on_grid = runs.iter().zip(&curves).map(|(run, curve)| {
+        let last = match run.status {
+            RunStatus::Ok => f64::INFINITY,
+            _ => end(curve),
+        };
+        let steps = longest.iter().map(|point| point.0);
+        let steps = steps.take_while(|&step| step <= last);
+        let points = steps.filter_map(|step| Some((step, value_at(curve, step)?)));
+        (run.seed, points.collect())
+    });
+    let mut series = averaged(named, metric, extremes, on_grid);
+    for ((_, drawn), own) in series.seeds.iter_mut().zip(curves) {
+        *drawn = own;
+    }
+    series
+}
+
+/// A curve's value at a step, on the line between its points; none for a curve without points.
+fn value_at(curve: &Curve, step: f64) -> Option<f64> {
+    let after = curve.partition_point(|point| point.0 < step);
+    let Some(&(x, y)) = curve.get(after) else {
+        return curve.last().map(|point| point.1);
+    };
+    match after.checked_sub(1).map(|before| curve[before]) {
+        Some((x_before, y_before)) if x > step => {
+            Some(y_before + (y - y_before) * (step - x_before) / (x - x_before))
+        }
+        _ => Some(y),
+    }
+}
+
+/// What is said of means over runs that ended at different steps.
+pub(super) fn ended(setting: &Setting<'_>) -> &'static str {
+    let differ = setting.groups.iter().any(|group| {
+        let steps = group.runs.iter().map(|run| run.train.steps);
+        let steps: BTreeSet<u64> = steps.collect();
+        steps.len() > 1
+    });
+    match differ {
+        true => {
+            " Means are at the steps of a method's longest training; a training that ended earlier \
+             counts with its last value from then on."
+        }
+        false => "",
+    }
 }
 
 /// The groups whose training is drawn and the style of each: that of its first method in the other

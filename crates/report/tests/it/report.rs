@@ -1786,6 +1786,38 @@ fn scores_while_training_have_a_figure_for_each_length() {
     assert!(names(&report(&all, &[], &spec()).unwrap()).is_empty());
 }
 
+/// One seed takes all steps; the other has a loss of 3 from the first to its last step. Where it
+/// ends early, with points at other steps, the figure is the same as where it goes on with 3.
+#[test]
+fn a_training_that_ended_counts_with_its_last_loss() {
+    let figure = |every: u64, steps: u64| {
+        let run = |seed: u64, every: u64, steps: u64| {
+            let mut run = record("x", &[("model.pe", json!("rope"))], seed, copy_task(16));
+            run.train.steps = steps;
+            let loss = |step: u64| match seed {
+                0 => 4.0 - step as f64 / 1000.0,
+                _ => 3.0,
+            };
+            let at = (1..=steps / every).map(|at| at * every);
+            let point = |step| CurvePoint {
+                step,
+                loss_nats: loss(step),
+            };
+            run.train.loss_curve = at.map(point).collect();
+            run.evals
+                .push(ok_row("trained", 16, &[("exact_match", 1.0)]));
+            run
+        };
+        let records = [run(0, 100, 2000), run(1, every, steps)];
+        let report = report(&records, &[], &spec()).unwrap();
+        let says = text(&report, "report.md").contains("counts with its last value");
+        (text(&report, "training-loss.svg"), says)
+    };
+    let (whole, says) = figure(100, 2000);
+    assert!(!says);
+    assert_eq!(figure(50, 1000), (whole, true));
+}
+
 #[test]
 fn runs_that_were_trained_together_say_so() {
     let mut records = copy_experiment(2);
