@@ -1,7 +1,8 @@
 """What `longreach.bench` checks before it trains: the config, and the class of an encoding."""
 
+import difflib
 import math
-from typing import Optional
+from typing import Iterator, Optional
 
 import torch
 
@@ -18,6 +19,7 @@ _KNOWN = {
     "eval": "test_lens seed rows batch_tokens variants",
 }
 _ONLY = [("model", "dropout", 0.0)]
+_HOOKS = ("embed", "transform_qk", "logits", "logits_bias", "content_bias", "output_bias")
 
 
 def check_config(spec: dict) -> None:
@@ -127,15 +129,33 @@ def check_class(encoding) -> None:
     """Refuses what is not a class of an encoding."""
     if not (isinstance(encoding, type) and issubclass(encoding, Encoding)):
         raise BenchError(f"{encoding!r} is not a class derived from longreach.bench.Encoding")
+    # What Encoding has is a hook or of torch.nn.Module.
+    added = sorted(set(dir(encoding)) - set(dir(Encoding)))
+    own = [name for name in added if callable(getattr(encoding, name))]
+    for name in own:
+        close = difflib.get_close_matches(name, _HOOKS, 1, 0.8)
+        if close:
+            wrong = f"{encoding.__name__}.{name}"
+            raise BenchError(f"{wrong} is not a hook and is never called; did you mean {close[0]}?")
+    if own and all(getattr(encoding, hook) is getattr(Encoding, hook) for hook in _HOOKS):
+        hooks = ", ".join(_HOOKS)
+        raise BenchError(f"{encoding.__name__} overrides none of the hooks: {hooks}")
 
 
 def make(encoding: type, shape: Shape, seed: int) -> Encoding:
     """An encoding with the values that its class draws from this seed."""
     torch.manual_seed(seed)
+    name = encoding.__name__
     try:
-        return encoding(shape)
-    except TypeError as error:
-        raise BenchError(f"{encoding.__name__}(shape) failed: {error}") from error
+        made = encoding(shape)
+    except Exception as error:
+        raise BenchError(f"{name}(shape) failed: {error}") from error
+    if "_parameters" not in vars(made):
+        raise BenchError(f"{name}.__init__ does not call super().__init__(shape)")
+    for key, value in made.named_parameters():
+        if value.dtype != torch.float32:
+            raise BenchError(f"{name} has a parameter {key} of {value.dtype}; expected torch.float32")
+    return made
 
 
 def check_encoding(encoding: type, shape: Shape, config: dict, weights: dict, tokens, lengths: list):
@@ -239,6 +259,11 @@ def _check_gradients(name: str, model, tokens) -> None:
         except RuntimeError as error:
             hint = "what it keeps between calls must be detached"
             raise BenchError(f"{name} cannot be trained: {error} ({hint})") from error
+    known = {id(value) for value in model.parameters()}
+    if any(id(leaf) not in known for leaf in _leaves(model(tokens))):
+        hint = "keep parameters in torch.nn.ParameterList or ParameterDict, not in a list or dict"
+        wrong = "reads tensors that need a gradient and are not in parameters()"
+        raise BenchError(f"{name} {wrong}: {hint}")
     own = dict(model.encoding.inner.named_parameters())
     idle = [key for key, value in own.items() if value.requires_grad and value.grad is None]
     if own and (idle or all(value.grad is None for value in own.values())):
@@ -248,6 +273,19 @@ def _check_gradients(name: str, model, tokens) -> None:
     for key, value in own.items():
         if value.grad is not None and not value.grad.isfinite().all():
             raise BenchError(f"{name}: the gradient of {key} is NaN or infinite")
+
+
+def _leaves(computed: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors that a gradient of `computed` reaches."""
+    left, seen = [computed.grad_fn], set()
+    while left:
+        at = left.pop()
+        if at is None or at in seen:
+            continue
+        seen.add(at)
+        if hasattr(at, "variable"):
+            yield at.variable
+        left.extend(before for before, _ in at.next_functions)
 
 
 def _check_causal(name: str, model, tokens, logits, *cuts: int) -> None:

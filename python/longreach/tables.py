@@ -120,7 +120,9 @@ class Tables(Encoding):
 
     def _rows(self, table, length: int, dim: int):
         if length > table.shape[dim]:
-            raise TableError(f"{length} tokens, but the tables have {table.shape[dim]}: test_len = ...")
+            raise TableError(
+                f"{length} tokens, but the tables have {table.shape[dim]}: load with a longer test_len"
+            )
         if self.whole and length < table.shape[dim]:
             raise TableError(
                 f"{length} tokens, but the positions are those of rows of {table.shape[dim]}: give "

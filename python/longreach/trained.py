@@ -35,6 +35,8 @@ def load(
     from safetensors.torch import load_file
 
     run = pathlib.Path(run)
+    if not (run / RECORD).is_file():
+        raise FileNotFoundError(f"{run} has no {RECORD}: name a run's directory, EXPERIMENT/RUN_ID")
     record = read(run / RECORD, (run / RECORD).read_bytes())
     if record["environment"]["burn"].startswith("none: pytorch"):
         raise Unsupported(f"{run} was trained in PyTorch by longreach.bench, which keeps no weights")

@@ -132,6 +132,46 @@ if HAVE:
         def embed(self, x):
             return x * self.used
 
+    class InList(bench.Encoding):
+        """PyTorch finds no parameters in a list."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.slopes = [torch.nn.Parameter(torch.ones(shape.n_heads))]
+
+        def logits_bias(self, layer, length):
+            return -self.slopes[0][:, None, None] * distance(length).abs()
+
+    class Misspelt(bench.Encoding):
+        def logit_bias(self, layer, length):
+            return -distance(length).abs().expand(self.shape.n_heads, -1, -1)
+
+    class NoHook(bench.Encoding):
+        def bias(self, length):
+            return -distance(length).abs()
+
+    class NoInit(bench.Encoding):
+        def __init__(self, shape):
+            pass
+
+        def embed(self, x):
+            return x + 1.0
+
+    class TooEarly(bench.Encoding):
+        def __init__(self, shape):
+            self.slope = torch.nn.Parameter(torch.ones(1))
+
+        def embed(self, x):
+            return x * self.slope
+
+    class Rounded(bench.Encoding):
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.slope = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
+
+        def embed(self, x):
+            return x * self.slope.float()
+
     class Rows(bench.Encoding):
         def embed(self, x):
             return x - x.mean(0, keepdim=True)
@@ -249,6 +289,12 @@ class Bench(unittest.TestCase):
             Hidden: "later tokens",
             OnlyTested: "later tokens",
             NanFar: "NanFar gives NaN",
+            InList: "reads tensors that need a gradient and are not in parameters()",
+            Misspelt: "Misspelt.logit_bias is not a hook and is never called; did you mean logits_bias?",
+            NoHook: "NoHook overrides none of the hooks",
+            NoInit: "NoInit.__init__ does not call super().__init__(shape)",
+            TooEarly: "TooEarly(shape) failed: cannot assign parameters before Module.__init__() call",
+            Rounded: "Rounded has a parameter slope of torch.bfloat16; expected torch.float32",
             Little: "max_position = 10 is less than the training length of 64 tokens",
             dict: "is not a class derived",
             None: "None is not a class derived",

@@ -19,6 +19,7 @@ pub const VARIABLE: &str = "LONGREACH_COMPLETE";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
+  mkdir -p ~/.local/share/bash-completion/completions
   longreach completions bash > ~/.local/share/bash-completion/completions/longreach
 
 The script asks `longreach` for kinds of encodings and tasks, devices, and keys of a config.")]
