@@ -65,6 +65,10 @@ pub struct Config {
     /// versions before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halves: Option<BTreeMap<String, String>>,
+    /// How many of the runs are the result under values that will not be chosen: until `[select]`
+    /// has chosen, the runs under all values are listed.
+    #[serde(default, skip_serializing_if = "schema::is_default")]
+    pub surplus: usize,
     /// The config as it was run.
     #[serde(skip)]
     pub table: Value,
@@ -118,6 +122,8 @@ impl Config {
         let selected = selected.filter_map(|job| Some((job.run_id.clone(), job.selected.clone()?)));
         let halves = plan.all_runs().map(|run| &run.job);
         let halves = halves.filter_map(|job| Some((job.run_id.clone(), job.half_of.clone()?)));
+        let methods = plan.selection.iter().flat_map(|swept| &swept.methods);
+        let unchosen = methods.flat_map(|method| method.tried.iter().skip(1));
         let config = Self {
             id: id_of(&text),
             file: excerpt(&name),
@@ -132,6 +138,7 @@ impl Config {
                 .collect(),
             selected: Some(selected.collect()),
             halves: Some(halves.collect()),
+            surplus: unchosen.map(|tried| tried.runs.len()).sum(),
             table: serde_json::to_value(&plan.table).unwrap_or_default(),
         };
         Ok((config, text))
@@ -219,11 +226,8 @@ pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Fail
     disk.remove_abandoned(&directory);
     for (extension, bytes) in [("toml", text.as_bytes()), ("json", &list)] {
         let path = directory.join(format!("{}.{extension}", config.id));
-        if rundir::read::bounded(&path, bytes.len() as u64)
-            .ok()
-            .as_deref()
-            != Some(bytes)
-        {
+        let known = rundir::read::bounded(&path, bytes.len() as u64).ok();
+        if known.as_deref() != Some(bytes) {
             disk.write_whole(&path, bytes).map_err(Failure::resources)?;
         }
     }
@@ -254,15 +258,8 @@ pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
         .flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     // By their lists: a config without one was cut off by a crash.
-    let mut ids: Vec<String> = names
-        .filter_map(|name| {
-            Some(
-                name.strip_suffix(".json")
-                    .filter(|stem| is_id(stem))?
-                    .to_owned(),
-            )
-        })
-        .collect();
+    let stems = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned()));
+    let mut ids: Vec<String> = stems.filter(|stem| is_id(stem)).collect();
     ids.sort();
     let mut unusable = Vec::new();
     if ids.len() > MAX_CONFIGS {
@@ -354,11 +351,7 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
     if found.len() > MAX_LISTED {
         lines.push(format!("{} more configs", found.len() - MAX_LISTED));
     }
-    let has = |run: &str| {
-        found
-            .iter()
-            .any(|(_, config)| config.runs.contains_key(run))
-    };
+    let has = |run: &str| found.iter().any(|(_, of)| of.runs.contains_key(run));
     let unknown = runs.iter().filter(|run| !has(run)).count();
     if unknown > 0 {
         let place = experiment.join(CONFIGS_DIR);
@@ -381,7 +374,8 @@ fn line(recorded: usize, config: &Config, first: &Config, there: &BTreeSet<&str>
         true => 0,
         false => swept.len(),
     };
-    let runs = count(config.runs.len() - elsewhere, "run");
+    let runs = config.runs.len().saturating_sub(config.surplus + elsewhere);
+    let runs = count(runs, "run");
     let mut line = format!("config {}: {recorded} of {runs} recorded", config.name());
     if elsewhere > 0 {
         let _ = write!(line, ", chosen by {} elsewhere", count(elsewhere, "run"));

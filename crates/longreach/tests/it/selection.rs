@@ -449,6 +449,10 @@ fn a_sweep_that_ends_early_counts_all_runs_that_there_will_be() {
     exits(&output, 6);
     let said = stderr(&output);
     assert!(said.contains("1 of 18 runs failed"), "{said}");
+    let place = scratch.runs().join("chosen");
+    let report = crate::common::longreach().arg("report").arg(place).output();
+    let said = stderr(&report.unwrap());
+    assert!(said.contains(" of 18 runs recorded"), "{said}");
 }
 
 fn planned(config: &str, overrides: &[&str]) -> Result<Plan, String> {
