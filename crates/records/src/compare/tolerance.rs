@@ -14,6 +14,8 @@ pub struct Closeness {
     pub tolerance: f64,
     /// For each run in both sets, the number that differs most.
     pub runs: Vec<LargestDifference>,
+    /// How many of these are later evaluations of runs.
+    pub evaluations: usize,
     /// Numbers compared.
     pub compared: usize,
     /// Runs and numbers that only one of the sets has.
@@ -39,6 +41,7 @@ impl Closeness {
         let mut out = Self {
             tolerance,
             runs: Vec::new(),
+            evaluations: 0,
             compared: 0,
             unpaired: 0,
         };
@@ -72,6 +75,7 @@ impl Closeness {
             }
         }
         self.unpaired += theirs.len();
+        self.evaluations += usize::from(record.evaluation_of.is_some());
         self.runs.push(largest);
     }
 
@@ -146,12 +150,14 @@ impl fmt::Display for Closeness {
                 run.run
             )?;
         }
+        let (runs, evaluations) = (self.runs.len() - self.evaluations, self.evaluations);
+        write!(f, "{} numbers of {runs} runs", self.compared)?;
+        if evaluations > 0 {
+            write!(f, " and {evaluations} later evaluations")?;
+        }
         write!(
             f,
-            "{} numbers of {} runs, {} without a difference; largest relative difference {:.1e}, \
-             tolerance {:.1e}",
-            self.compared,
-            self.runs.len(),
+            ", {} without a difference; largest relative difference {:.1e}, tolerance {:.1e}",
             self.runs.iter().filter(|run| !differs(run)).count(),
             self.largest(),
             self.tolerance

@@ -68,6 +68,9 @@ fn every_difference_is_named_with_its_size() {
     let n = a.len();
     let both = format!("{n} of {n} runs and 1 of 1 later evaluations in both are identical");
     assert_eq!(Comparison::of(&more, &more).to_string(), both);
+    let said = Closeness::of(&more, &more, 0.0).to_string();
+    let both = format!("of {n} runs and 1 later evaluations, {} without", n + 1);
+    assert!(said.contains(&both), "{said}");
 }
 
 #[test]
