@@ -2,7 +2,7 @@
 
 use crate::commands::completions;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
-use experiment::device::DeviceName;
+use experiment::device::{DeviceName, matmul_note};
 use experiment::plan;
 use experiment::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
 use experiment::plan::memory::{self, Memory, MemoryLimit};
@@ -13,6 +13,7 @@ use experiment::runs_on_disk::starts::check_starts;
 use experiment::spec;
 use records::RunRecord;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use support::console;
 use support::console::{keep_words, table};
@@ -93,6 +94,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let there: Vec<RunRecord> = there
         .filter_map(|directory| records::read_record(&directory.join(RECORD_FILE)).ok())
         .collect();
+    let models = plan.all_runs().map(|run| &run.job.spec.model.transformer);
+    let matmuls = models.filter_map(|model| matmul_note(&arguments.device, model.matmul));
+    notes.extend(matmuls.collect::<BTreeSet<_>>());
     notes.extend(unsealed_note(&there));
     notes.extend(integrity_notes(&there));
     notes.extend(recorded.notes(&plan));

@@ -211,6 +211,8 @@ fn records_are_the_same_on_any_number_of_threads() {
         for format in ["tf32", "bf16"] {
             let note = format!("model.matmul = \"{format}\" has no effect on cpu");
             assert!(stderr(&output).contains(&note), "{}", stderr(&output));
+            let check = stderr(&scratch.longreach("check", &overrides));
+            assert!(check.contains(&note), "{check}");
         }
         scratch.records()
     });
