@@ -1,7 +1,7 @@
 //! What a sweep checks and writes before it starts a worker.
 
 use crate::options::{Options, Retry};
-use experiment::plan::memory;
+use experiment::plan::memory::{self, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::runs_on_disk::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
 use experiment::runs_on_disk::recorded::has_lost_weights;
@@ -29,7 +29,7 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
     let disk = rundir::system();
     // All of them before the first file changes: a retry discards records.
     for index in todo {
-        check_memory(&plan.runs[*index], options)?;
+        check_memory(&plan.runs[*index], options.how.memory_limit)?;
     }
     check_starts(todo.iter().map(|index| &plan.runs[*index]))?;
     if !todo.is_empty() {
@@ -66,12 +66,15 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
 }
 
 /// Refuses a training that does not fit into the memory.
-fn check_memory(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
-    let limit = options.how.memory_limit;
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if it does not.
+pub fn check_memory(run: &PlannedRun, limit: MemoryLimit) -> Result<(), Failure> {
     let needed = memory::training(limit.memory, &run.job.spec, run.parameters, &run.sizes);
     if let Some(excess) = limit.excess(needed) {
         let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets \
-                    the limit, --jobs 1 leaves it all to one run";
+                    the limit, `run` with --jobs 1 leaves it all to one run";
         return Err(Failure::resources(format!(
             "{}: training {excess}\n  = help: {help}",
             run.job.name()

@@ -20,6 +20,7 @@ use sweep::cluster::pack::PerTask;
 use sweep::cluster::resubmit::{Again, Only, again};
 use sweep::cluster::scheduler::{self, clock};
 use sweep::cluster::submit::{Request, Submitted, submit};
+use sweep::prepare::check_memory;
 use sweep::selected::{self, refuse_changed};
 
 /// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
@@ -119,7 +120,8 @@ fn time(text: &str) -> Result<u64, String> {
     match seconds.filter(|seconds| *seconds >= 60) {
         Some(seconds) => Ok(seconds),
         None => Err(format!(
-            "`{text}` is not a time of a minute or more; write 04:00:00 or 1-12:00:00"
+            "`{text}` is not a time of a minute or more; write 04:00:00 or 1-12:00:00, minutes and \
+             seconds below 60, hours behind days below 24"
         )),
     }
 }
@@ -129,7 +131,7 @@ fn time(text: &str) -> Result<u64, String> {
 /// # Errors
 ///
 /// Those of planning, of [`submit`] and of [`again`]; [`Exit::Config`] if `--go` needs a scheduler
-/// that is not installed.
+/// that is not installed; [`Exit::Resources`] for a training that `--memory-limit` leaves no room.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if let Some(directory) = &arguments.again {
         return run_again(directory, arguments);
@@ -165,13 +167,19 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&config, &arguments.overrides)?;
     console::notes(&plan.notes);
     let plan = part(plan, arguments.chosen_by.as_deref())?;
+    let recorded = experiment::recorded(&arguments.recorded)?;
+    if let Some(limit) = arguments.memory_limit {
+        let mut to_do = plan.runs.iter().filter(|run| recorded.of(run).is_none());
+        let limit = limit.of(arguments.device.memory());
+        to_do.try_for_each(|run| check_memory(run, limit))?;
+    }
     console::notes(&doubts(arguments, &plan));
     let request = Request {
         out: out.clone(),
         scheduler,
         per_task: arguments.runs_per_task,
         overrides: arguments.overrides.clone(),
-        recorded: experiment::recorded(&arguments.recorded)?,
+        recorded,
         how,
     };
     let submitted = submit(&plan, request)?;
@@ -220,10 +228,6 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             if undecided == 0 {
                 selected::tell_unscored(&chosen.unscored);
                 return Ok(chosen.plan);
-            }
-            if found.records.is_empty() && found.excluded.is_empty() {
-                let problem = format!("--chosen-by: {} holds no record", path.display());
-                return Err(Failure::input(problem));
             }
             if let Some(excluded) = found.excluded.first() {
                 return Err(Failure::input(format!("--chosen-by: {}", why(excluded))));

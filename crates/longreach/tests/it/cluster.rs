@@ -351,6 +351,7 @@ fn mistakes_are_answered_and_nothing_is_lost() {
         &["DIR2", "--device", "cuda"],
         &["DIR2", "--runs-per-task", "0"],
         &["DIR2", "--time", "soon"],
+        &["DIR2", "--time", "99:99:99"],
         &["DIR2", "--runs-per-task", "1", "seeds=[]"],
     ] {
         shown.push_str(&submit(arguments));
@@ -574,6 +575,17 @@ fn five_attempts_without_a_checkpoint_are_the_last() {
         );
     }
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+}
+
+/// As `run` refuses it: every task would fail.
+#[test]
+fn a_training_beyond_the_limit_on_memory_is_not_submitted() {
+    let sweep = Sweep::with(TINY);
+    let output = sweep.submit("slurm", &["--memory-limit", "1MiB"]);
+    exits(&output, 6);
+    let said = stderr(&output);
+    assert!(said.contains("more than the limit of 1 MiB"), "{said}");
+    assert!(!sweep.out.exists());
 }
 
 #[test]

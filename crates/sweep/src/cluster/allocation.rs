@@ -177,19 +177,25 @@ fn asked_slurm(env: Env<'_>) -> Option<u64> {
     seconds(&slurm::time_left(&env("SLURM_JOB_ID")?)?)
 }
 
-/// A duration as Slurm writes it: `2-03:04:05`, `03:04:05`, `04:05`.
+/// A duration as Slurm writes it: `2-03:04:05`, `2-03:04`, `03:04:05`, `04:05`. Minutes and seconds
+/// behind another unit are below 60, hours behind days below 24.
 pub fn seconds(text: &str) -> Option<u64> {
     let (days, clock) = match text.split_once('-') {
-        Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
-        None => (0, text),
+        Some((days, clock)) => (Some(u64::from(days.parse::<u32>().ok()?)), clock),
+        None => (None, text),
     };
-    let parts: Option<Vec<u64>> = clock.split(':').map(|part| part.parse().ok()).collect();
-    let clock = match parts?.as_slice() {
-        [minutes, seconds] => minutes * 60 + seconds,
-        [hours, minutes, seconds] => hours * 3600 + minutes * 60 + seconds,
+    let parts = clock
+        .split(':')
+        .map(|part| Some(part.parse::<u32>().ok()?.into()));
+    let parts: Vec<u64> = parts.collect::<Option<_>>()?;
+    let (hours, minutes, seconds) = match (days, parts.as_slice()) {
+        (None, [minutes, seconds]) => return (*seconds < 60).then(|| minutes * 60 + seconds),
+        (Some(_), [hours, minutes]) => (*hours, *minutes, 0),
+        (_, [hours, minutes, seconds]) => (*hours, *minutes, *seconds),
         _ => return None,
     };
-    Some(days * 86_400 + clock)
+    let is_clock = minutes < 60 && seconds < 60 && (days.is_none() || hours < 24);
+    is_clock.then(|| days.unwrap_or(0) * 86_400 + hours * 3600 + minutes * 60 + seconds)
 }
 
 #[cfg(test)]
@@ -273,6 +279,20 @@ mod tests {
     fn durations_of_slurm_are_read() {
         assert_eq!(seconds("2-03:04:05"), Some(183_845));
         assert_eq!(seconds("4:05"), Some(245));
+        assert_eq!(seconds("2-03:04"), Some(183_840));
+        assert_eq!(seconds("100:59:59"), Some(363_599));
+        for wrong in [
+            "99:99:99",
+            "1:60:00",
+            "1:00:60",
+            "90:99",
+            "1-24:00:00",
+            "1--1:00",
+        ] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+        let longest = format!("{0}-{0}:{0}:{0}", u64::MAX);
+        assert_eq!(seconds(&longest), None);
         assert_eq!(seconds("UNLIMITED"), None);
         assert_eq!(seconds(""), None);
     }
