@@ -259,8 +259,14 @@ pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// [`Exit::Input`] if the directory itself cannot be read.
 pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
     Runs::below(directory).map_err(|error| {
+        let place = directory.display();
         let problem = match error.kind() {
-            ErrorKind::NotFound => format!("{} does not exist", directory.display()),
+            ErrorKind::NotFound => format!("{place} does not exist"),
+            ErrorKind::NotADirectory => {
+                format!(
+                    "{place} is a file; only `report`, `gather` and `compare` read records in files"
+                )
+            }
             _ => error.to_string(),
         };
         let help = "name a directory that `longreach run` wrote, such as runs/quickstart";

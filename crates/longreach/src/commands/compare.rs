@@ -1,6 +1,6 @@
 //! `longreach compare`: the differences of sets of records, and whether they agree.
 
-use crate::commands::records::{edit_notes, exist, read_and_left_out, tell_unsealed};
+use crate::commands::records::{edit_notes, exist, no_record, read_and_left_out, tell_unsealed};
 use experiment::runs_on_disk::recorded::with_sweeps;
 use records::analysis::roles::Roles;
 use records::compare::{Closeness, Comparison};
@@ -159,7 +159,7 @@ fn records(root: &Path) -> Result<Found, Failure> {
         found.records.retain(is_own);
     }
     if found.records.is_empty() {
-        let message = format!("{} holds no record", root.display());
+        let message = format!("{}: {}", root.display(), no_record(&found));
         return Err(Failure::input(message));
     }
     if Roles::of(&found.records).results.is_empty() {

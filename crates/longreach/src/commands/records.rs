@@ -29,12 +29,12 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     let depth = survey::depth(&roots, recursive)?;
     let found = find_records_within(&roots, depth);
     if let Ok(found) = &found {
-        if found.records.is_empty() && found.excluded.is_empty() {
+        if found.records.is_empty() {
             let paths: Vec<String> = roots.iter().map(|p| p.display().to_string()).collect();
             let begun = roots.iter().filter_map(|root| Runs::below(root).ok());
             let (problem, help) = match begun.map(|found| found.runs.len()).sum() {
                 0 => (
-                    "no record".to_owned(),
+                    no_record(found),
                     "name a directory that `longreach run` wrote, such as runs/quickstart, or a \
                      file of records",
                 ),
@@ -162,11 +162,11 @@ pub fn why(excluded: &Excluded) -> String {
     )
 }
 
-/// Checks that every path exists.
+/// Checks that every path exists, and is no file of another format, such as gzip.
 ///
 /// # Errors
 ///
-/// [`support::exit::Exit::Input`] for the first that does not.
+/// [`support::exit::Exit::Input`] for the first that does not, or is.
 pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     for root in roots {
         if !root.exists() {
@@ -177,8 +177,25 @@ pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
             );
             return Err(Failure::input(message));
         }
+        let place = root.canonicalize().unwrap_or_default();
+        let start = rundir::read::start(&place, 1 << 12).unwrap_or_default();
+        if let Some((problem, help)) = tasks::begins_as(&start, "records") {
+            let root = root.display();
+            return Err(Failure::input(format!(
+                "{root} {problem}\n  = help: {help}"
+            )));
+        }
     }
     Ok(())
+}
+
+/// What there is instead of records: nothing, or what was left out.
+pub fn no_record(found: &Found) -> String {
+    let left = found.excluded.len();
+    match found.excluded.first() {
+        None => "no record".to_owned(),
+        Some(first) => format!("no record; {left} left out, the first: {}", why(first)),
+    }
 }
 
 /// Prints and returns notes on records and run directories that were edited after the run.

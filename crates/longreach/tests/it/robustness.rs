@@ -537,6 +537,44 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
     exits(&nothing, 3);
 }
 
+/// Every command that reads files of records says what is wrong with one, and what to do.
+#[test]
+fn files_of_records_under_another_name_or_packed_are_named() {
+    let (scratch, run) = one();
+    let place = scratch.directory.path();
+    let record = std::fs::read_to_string(run.join("record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    for name in ["r.json", "r", "r.JSONL"] {
+        std::fs::write(place.join(name), format!("{record}\n{record}\n")).unwrap();
+    }
+    for name in ["r.jsonl", "r.jsonl.gz"] {
+        std::fs::write(place.join(name), b"\x1f\x8b\x08\0rest").unwrap();
+    }
+    let lines = "has a record per line; name such a file *.jsonl";
+    let gzip = "begins as a gzip file, not as records\n  = help: `gunzip FILE` unpacks it";
+    let named = [("r.json", lines), ("r", lines), ("r.JSONL", lines)];
+    for (name, says) in named
+        .into_iter()
+        .chain([("r.jsonl", gzip), ("r.jsonl.gz", gzip)])
+    {
+        for (command, says) in [
+            (&["report", name][..], says),
+            (&["gather", name, "--out", "all.jsonl"], says),
+            (&["compare", name, name], says),
+            (&["verify", name], "is a file"),
+        ] {
+            let output = longreach().args(command).current_dir(place).output();
+            let output = output.unwrap();
+            exits(&output, 3);
+            assert!(
+                stderr(&output).contains(says),
+                "{command:?}: {}",
+                stderr(&output)
+            );
+        }
+    }
+}
+
 #[test]
 fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
     let (scratch, run) = one();

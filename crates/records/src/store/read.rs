@@ -21,7 +21,13 @@ pub fn read_record(path: &Path) -> Result<RunRecord, StoreError> {
             path: path.into(),
             reason,
         },
-        Unfit::Other(reason) => invalid(path, reason),
+        Unfit::Other(reason) => {
+            let first = bytes.split(|byte| *byte == b'\n').next();
+            match first.map(parse) {
+                Some(Ok(_)) => invalid(path, "has a record per line; name such a file *.jsonl"),
+                _ => invalid(path, reason),
+            }
+        }
     })
 }
 
