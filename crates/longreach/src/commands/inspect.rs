@@ -53,9 +53,8 @@ const EXAMPLES: &str = r#"Examples:
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for an unknown encoding or a key, position or length that cannot work;
-/// [`Exit::Input`] for a file of a model that cannot be read; [`Exit::Resources`] if the pictures
-/// cannot be written.
+/// [`Exit::Config`] for an unknown encoding, a key, position or length that cannot work, or a file
+/// of a model that cannot be used; [`Exit::Resources`] if the pictures cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let published = match &arguments.model_config {
         Some(path) => Some(model_config(path)?),
@@ -91,23 +90,18 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 const LARGEST: u64 = 1 << 22;
 
 fn model_config(path: &Path) -> Result<Published, Failure> {
-    let refuse = |exit, problem: String| {
-        let place = path.display();
-        Failure::new(
-            exit,
-            format!(
-                "{place} {problem}\n  = help: give the config.json of a \
-            model, as transformers writes it"
-            ),
-        )
+    let place = path.display();
+    let refuse = |problem: String| {
+        let help = "give the config.json of a model, as transformers writes it";
+        Failure::new(Exit::Config, format!("{place} {problem}\n  = help: {help}"))
     };
     // Files of a hub's cache are links.
     let path = path
         .canonicalize()
-        .map_err(|error| refuse(Exit::Input, format!("cannot be read: {error}")))?;
+        .map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let bytes = rundir::read::bounded(&path, LARGEST);
-    let bytes = bytes.map_err(|error| refuse(Exit::Input, format!("cannot be read: {error}")))?;
-    let file: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| refuse(Exit::Input, format!("is no JSON: {error}")))?;
-    published::read(&file).map_err(|problem| refuse(Exit::Config, problem))
+    let bytes = bytes.map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let file: serde_json::Value =
+        serde_json::from_slice(&bytes).map_err(|error| refuse(format!("is no JSON: {error}")))?;
+    published::read(&file).map_err(refuse)
 }

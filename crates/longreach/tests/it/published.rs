@@ -410,13 +410,14 @@ fn inspect_reads_the_file_of_a_model() {
         "{}",
         stdout(&output)
     );
-    for (text, code, says) in [
-        ("{", 3, "is no JSON"),
-        ("[1]", 2, "is no JSON object"),
-        ("{}", 2, "hidden_size"),
+    for (text, says) in [
+        ("", "is no JSON"),
+        ("{", "is no JSON"),
+        ("[1]", "is no JSON object"),
+        ("{}", "hidden_size"),
     ] {
         let output = run(text, &[]);
-        exits(&output, code);
+        exits(&output, 2);
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
     let output = run(&llama, &["rope"]);
