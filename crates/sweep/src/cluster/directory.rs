@@ -210,7 +210,13 @@ impl Submission {
     pub fn check_program(&self, directory: &Path) -> Result<(), Failure> {
         let ours = (support::build::VERSION, support::build::COMMIT);
         let theirs = (self.version.as_str(), self.commit.as_str());
-        let help = format!("run {} instead", directory.join(PROGRAM_FILE).display());
+        let copy = directory.join(PROGRAM_FILE);
+        let is_replaced = hash_of(&copy).is_ok_and(|hash| hash != self.program_blake3);
+        let copy = copy.display();
+        let help = match is_replaced {
+            true => format!("{copy} was replaced: put the program back that submitted the sweep"),
+            false => format!("run {copy} instead"),
+        };
         let refuse = |what: String| {
             Err(Failure::input(format!(
                 "{} was submitted by {what}\n  = help: {help}",
