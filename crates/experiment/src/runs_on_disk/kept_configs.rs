@@ -170,9 +170,19 @@ impl Config {
             if let Some(selected) = selected.filter(|selected| *selected != record.selected) {
                 record.change(|record| record.selected = selected);
             }
-            let labels = self.runs.get(run_of(record));
-            if let Some(labels) = labels.filter(|labels| **labels != record.labels) {
-                record.change(|record| record.labels.clone_from(labels));
+            let mut labels = self.runs.get(run_of(record)).cloned();
+            // A later evaluation may have been asked for other values of [eval].
+            let own = record
+                .labels
+                .iter()
+                .filter(|own| own.key.starts_with("eval."));
+            for own in own.filter(|_| record.evaluation_of.is_some()) {
+                let mut labels = labels.iter_mut().flatten();
+                let label = labels.find(|label| label.key == own.key);
+                label.into_iter().for_each(|label| label.clone_from(own));
+            }
+            if let Some(labels) = labels.filter(|labels| *labels != record.labels) {
+                record.change(|record| record.labels = labels);
             }
         }
     }

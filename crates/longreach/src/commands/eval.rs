@@ -18,9 +18,12 @@ use experiment::run::worker::LEAVE_WITHIN;
 use experiment::runs_on_disk::files::{WEIGHTS_FILE, check_readable};
 use experiment::runs_on_disk::recorded::no_weights;
 use experiment::runs_on_disk::selection::{self, Run};
+use experiment::spec::EvalSpec;
 use records::RunRecord;
+use records::record::Label;
 use records::store::{EVALS_DIR, evaluation_path};
 use rundir::Weights;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::console;
@@ -296,6 +299,7 @@ fn evaluate_one(
     record.run_id.clone_from(id);
     record.evaluation_of = Some(own.run_id.clone());
     record.task = task_facts(spec, task.as_ref());
+    relabel(&mut record.labels, &spec.eval);
     record.environment = environment(&request.device);
     record.spec = spec_map(spec)?;
     // Of a record that was changed by hand the evaluation keeps the broken seal.
@@ -308,4 +312,21 @@ fn evaluate_one(
     disk.write_whole(&path, text.as_bytes())
         .map_err(Failure::resources)?;
     Ok((record, path))
+}
+
+/// Gives labels on axes of `[eval]` the values that the evaluation was asked for instead.
+fn relabel(labels: &mut [Label], eval: &EvalSpec) {
+    for label in labels {
+        let value = match label.key.as_str() {
+            "eval.decode" => json!(eval.decode),
+            "eval.last_tokens" => json!(eval.last_tokens),
+            _ => continue,
+        };
+        if value != label.value {
+            label.text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            label.value = value;
+        }
+    }
 }

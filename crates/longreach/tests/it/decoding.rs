@@ -1,7 +1,7 @@
 //! Greedy decoding against teacher forcing: the same answers where they must be, others where the
 //! length is read.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
 use experiment::run::greedy::greedy;
 use experiment::run::model::greedy_tokens;
@@ -250,6 +250,35 @@ fn evals(scratch: &Scratch) -> Vec<(String, Value)> {
     let mut all: Vec<_> = all.collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all
+}
+
+/// The axis names how the training decoded, and the evaluation decodes otherwise.
+#[test]
+fn an_evaluation_is_named_by_its_own_decoding() {
+    let scratch = Scratch::with(TINY);
+    let axes = "axes={\"eval.decode\"=[\"teacher_forced\",\"auto\"]}";
+    let pe = "model.pe={kind=\"rope\"}";
+    let run = ["seeds=[0]", "eval.variants=[]", pe, axes];
+    exits(&scratch.longreach("run", &run), 0);
+    let place = scratch.runs().join("tiny");
+    let on = |arguments: &[&str]| {
+        let mut program = longreach();
+        program.arg(arguments[0]).arg(&place).args(&arguments[1..]);
+        let output = program.output().unwrap();
+        exits(&output, 0);
+        stdout(&output)
+    };
+    on(&["eval", "--decode", "greedy"]);
+    let shown = on(&["report"]);
+    for name in [
+        " decode = teacher_forced ",
+        " decode = auto ",
+        " decode = greedy ",
+    ] {
+        assert!(shown.contains(name), "{shown}");
+    }
+    assert!(!shown.contains("[eval.decode"), "{shown}");
+    on(&["verify"]);
 }
 
 #[test]
