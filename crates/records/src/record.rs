@@ -65,6 +65,11 @@ pub struct RunRecord {
     /// wrote; absent in the record of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation_of: Option<String>,
+    /// In a later evaluation, the dotted keys of each variant's encoding that were computed for
+    /// every test length, by variant; absent where there are none, and in records of versions
+    /// before they were kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_length: BTreeMap<String, Vec<String>>,
     /// Run id of the run that this one repeats with half its steps and their schedule, to show
     /// whether the in-length score still moves; absent in other records.
     #[serde(default, skip_serializing_if = "Option::is_none")]

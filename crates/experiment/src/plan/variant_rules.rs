@@ -6,8 +6,13 @@ use super::model::{check_positions, lengths, longest_test};
 use super::variants::{check_additions, stacked};
 use crate::spec::{ModelSpec, TrainSpec, untrained};
 use posenc::{ConfigError, EncodingConfig, PositionsConfig};
+use records::spec::flatten;
+use std::collections::BTreeMap;
 use tasks::Task;
 use toml::Value;
+
+/// Training lengths of a test by which every setting that follows the length has changed.
+const FAR: usize = 64;
 
 /// A trained model and the lengths it is tested at.
 pub struct Trained<'a> {
@@ -70,6 +75,22 @@ impl Trained<'_> {
             all_positions.extend(self.positions(asked, encoding, *test_len)?);
         }
         Ok((encodings, all_positions))
+    }
+
+    /// The dotted keys of a variant's encoding that are computed for every test length.
+    pub fn by_length(&self, asked: &VariantRequest) -> Vec<String> {
+        let at = |times: usize| {
+            let mut settings = BTreeMap::new();
+            let encoding = self.encoding(asked.clone(), times * self.train.train_len);
+            let encoding = encoding.ok().and_then(|pe| serde_json::to_value(pe).ok());
+            flatten("", &encoding.unwrap_or_default(), &mut settings);
+            settings
+        };
+        let (trained, long) = (at(1), at(FAR));
+        let follows = |(key, value): &(&String, &String)| long.get(*key) != Some(*value);
+        let keys = trained.iter().filter(follows).map(|(key, _)| key);
+        keys.map(|key| key.trim_start_matches('.').to_owned())
+            .collect()
     }
 
     fn encoding(&self, asked: VariantRequest, test_len: usize) -> Result<EncodingConfig, Refusal> {

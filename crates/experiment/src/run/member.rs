@@ -439,6 +439,7 @@ fn record(
         spec: spec_map(spec)?,
         started_from: job.started_from.clone(),
         evaluation_of: None,
+        by_length: Default::default(),
         half_of: job.half_of.clone(),
         selected: job.selected.clone(),
         seal: None,

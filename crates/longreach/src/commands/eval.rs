@@ -244,6 +244,7 @@ fn evaluate_one(
         spec,
         id,
         task,
+        by_length,
     } = prepared;
     let disk = rundir::system();
     let evals = directory.join(EVALS_DIR);
@@ -298,6 +299,7 @@ fn evaluate_one(
     // What training left stays that of the run; the rest is of this evaluation.
     record.run_id.clone_from(id);
     record.evaluation_of = Some(own.run_id.clone());
+    record.by_length.clone_from(by_length);
     record.task = task_facts(spec, task.as_ref());
     relabel(&mut record.labels, &spec.eval);
     record.environment = environment(&request.device);

@@ -250,6 +250,30 @@ fn runs_that_read_one_task_in_two_ways_are_evaluated_as_each_alone() {
     assert_eq!(evaluated(&back), alone);
 }
 
+/// A setting of `self_extend` follows the length, and a report has one curve of it.
+#[test]
+fn a_variant_is_one_method_whether_evaluated_at_once_or_length_by_length() {
+    let table = |calls: &[&str]| {
+        let scratch = Scratch::with(TINY);
+        let pe = "axes={\"model.pe\"=[{kind=\"rope\"}]}";
+        exits(&scratch.longreach("run", &["seeds=[0]", pe]), 0);
+        let place = scratch.runs();
+        let variant = "kind = \"self_extend\"";
+        for lengths in calls {
+            let eval = ["eval", "tiny", "--lengths", lengths, "--variant", variant];
+            exits(&run(&eval, &place), 0);
+        }
+        let report = run(&["report", "tiny"], &place);
+        exits(&report, 0);
+        let shown = stdout(&report);
+        shown.split("\n\n").next().unwrap().to_owned()
+    };
+    let apart = table(&["16", "64", "32"]);
+    assert_eq!(apart.matches("SelfExtend").count(), 1, "{apart}");
+    let table = table(&["16,32,64"]);
+    assert_eq!(apart.split("report:").next(), table.split("report:").next());
+}
+
 #[test]
 fn a_run_is_named_by_the_beginning_of_its_id() {
     let scratch = trained();

@@ -323,10 +323,9 @@ fn extend<'a>(
     run.later.push(later);
     let mut names: BTreeMap<&str, String> = BTreeMap::new();
     for (variant, definitions) in &defined {
-        names.insert(
-            variant,
-            variant::continued(variants, variant, definitions, run.task.train_len),
-        );
+        let follows = later.by_length.get(*variant).map_or(&[][..], Vec::as_slice);
+        let name = variant::continued(variants, variant, definitions, follows, run.task.train_len);
+        names.insert(variant, name);
     }
     for row in &later.evals {
         let name = names

@@ -10,6 +10,8 @@ pub struct Variant<'a> {
     pub name: String,
     /// By test length. Empty for records whose spec does not say.
     pub by_len: BTreeMap<usize, Definition<'a>>,
+    /// Dotted keys of its encoding that later evaluations computed for every length.
+    follows: BTreeSet<&'a str>,
     /// Whether no run evaluated it when it was trained.
     pub is_later: bool,
 }
@@ -25,6 +27,7 @@ pub(super) fn add<'v, 'a>(
         variants.push(Variant {
             name: name.to_owned(),
             by_len: BTreeMap::new(),
+            follows: BTreeSet::new(),
             is_later,
         });
         variants.len() - 1
@@ -47,22 +50,26 @@ pub(super) fn define<'a>(
 }
 
 /// Adds the definitions of a later evaluation to the variant that they continue, and returns its
-/// name. If they continue none, they are a new variant, whose name says what differs.
+/// name. If they continue none, they are a new variant, whose name says what differs. `follows`:
+/// the keys that it computed for every length.
 pub(super) fn continued<'a>(
     variants: &mut Vec<Variant<'a>>,
     name: &str,
     found: &[Definition<'a>],
+    follows: &'a [String],
     train_len: usize,
 ) -> String {
+    let follows: BTreeSet<&str> = follows.iter().map(String::as_str).collect();
+    let difference = |v: &Variant<'_>| difference(v, found, &follows, train_len);
     let is_family = |v: &Variant<'_>| v.name == name || v.name.starts_with(&format!("{name} ["));
     let same = variants
         .iter()
-        .position(|v| is_family(v) && difference(v, found, train_len).is_none());
+        .position(|v| is_family(v) && difference(v).is_none());
     let name = match same {
         Some(at) => variants[at].name.clone(),
         None => {
             let first = variants.iter().find(|v| v.name == name);
-            match first.and_then(|v| difference(v, found, train_len)) {
+            match first.and_then(difference) {
                 Some((key, value)) => {
                     let key = text::name(&key, 60);
                     match value {
@@ -77,6 +84,7 @@ pub(super) fn continued<'a>(
     for definition in found {
         define(variants, &name, *definition, true);
     }
+    add(variants, &name, true).follows.extend(follows);
     name
 }
 
@@ -91,10 +99,12 @@ fn settings(definition: &Definition<'_>) -> BTreeMap<String, String> {
 }
 
 /// The first setting in which definitions are not those of a variant, and its value; none where it
-/// changes with the length.
+/// changes with the length. One that follows the length on both sides differs only where lengths
+/// are the same.
 fn difference(
     variant: &Variant<'_>,
     found: &[Definition<'_>],
+    follows: &BTreeSet<&str>,
     train_len: usize,
 ) -> Option<(String, Option<String>)> {
     let ours: Vec<(usize, BTreeMap<String, String>)> = variant
@@ -112,18 +122,26 @@ fn difference(
                 .map(|(len, settings)| (*len, settings.get(key).map(String::as_str)))
                 .collect();
             let value = theirs.get(key).map(String::as_str);
-            if !continues(&known, definition.test_len, value, train_len) {
+            let name = key.trim_start_matches('.');
+            let (did, does) = (variant.follows.contains(name), follows.contains(name));
+            let varies = known.iter().any(|(_, own)| *own != known[0].1);
+            let is_new = known.iter().all(|(len, _)| *len != definition.test_len);
+            if does && (did || varies) && is_new {
+                continue;
+            }
+            if !continues(&known, definition.test_len, value, (train_len, did == does)) {
                 let is_same = |other: &Definition<'_>| settings(other).get(key) == theirs.get(key);
                 let value = value.unwrap_or("not set").to_owned();
-                let value = found.iter().all(is_same).then_some(value);
-                return Some((key.trim_start_matches('.').to_owned(), value));
+                let value = (found.iter().all(is_same) && !does).then_some(value);
+                return Some((name.to_owned(), value));
             }
         }
     }
     None
 }
 
-/// Whether a setting at a test length continues its known values, which are by length.
+/// Whether a setting at a test length continues its known values, which are by length. `is_fixed`:
+/// whether it may have one value at all lengths.
 ///
 /// A record has the numbers that `factor = "auto"` has become: tokens over the original length,
 /// never below 1. Tokens are a linear function of the length, so those above 1 are on one line,
@@ -132,14 +150,14 @@ fn continues(
     known: &[(usize, Option<&str>)],
     len: usize,
     value: Option<&str>,
-    train_len: usize,
+    (train_len, is_fixed): (usize, bool),
 ) -> bool {
     if let Some((_, own)) = known.iter().find(|(own, _)| *own == len) {
         return *own == value;
     }
     let is_constant = known.iter().all(|(_, own)| *own == known[0].1);
     // A number that is known at one length only may be a fixed one or an automatic one.
-    if is_constant && (known.len() > 1 || known[0].1 == value) {
+    if is_constant && is_fixed && (known.len() > 1 || known[0].1 == value) {
         return known[0].1 == value;
     }
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<f64>().ok());
@@ -167,7 +185,7 @@ mod tests {
     fn a_number_continues_a_fixed_one_or_the_line_of_an_automatic_one() {
         let continues = |known: &[(usize, &str)], len: usize, value: &str| {
             let known: Vec<_> = known.iter().map(|(len, v)| (*len, Some(*v))).collect();
-            super::continues(&known, len, Some(value), 16)
+            super::continues(&known, len, Some(value), (16, true))
         };
         let fixed = [(32, "2"), (64, "2")];
         assert!(continues(&fixed, 128, "2") && !continues(&fixed, 128, "8"));

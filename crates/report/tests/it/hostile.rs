@@ -179,6 +179,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
         },
         started_from: None,
         evaluation_of: None,
+        by_length: BTreeMap::new(),
         half_of: None,
         selected: None,
         seal: None,

@@ -514,6 +514,35 @@ fn later_evaluations_add_rows_to_their_runs() {
     );
     records.reverse();
     assert_eq!(first_table(&records), table);
+    // A number that follows the length in no simple way is of one method where a record says that
+    // it was computed for the length. A fixed one is of another.
+    let grouped = |len: usize, group: usize, computed: bool| {
+        let encoding = json!({ "kind": "self_extend", "window": 16, "group": group });
+        let run = records.iter().find(|r| r.evaluation_of.is_none()).unwrap();
+        let mut later = evaluated(run, "self_extend", len, encoding, 0.5);
+        if computed {
+            let keys = [("self_extend".to_owned(), vec!["group".to_owned()])];
+            later.by_length = keys.into();
+        }
+        later
+    };
+    let with = |later: [RunRecord; 3]| {
+        let table = first_table(&[&records[..], &later].concat());
+        let rows = table.into_iter().map(|mut row| row.remove(0));
+        let rows = rows.filter(|name| name.contains("self extend"));
+        rows.collect::<Vec<_>>()
+    };
+    let [short, long] = [grouped(64, 3, true), grouped(128, 7, true)];
+    let name = "rope + self extend";
+    assert_eq!(
+        with([short.clone(), long.clone(), grouped(256, 14, true)]),
+        [name]
+    );
+    let fixed = with([short, long, grouped(256, 7, false)]);
+    assert_eq!(fixed.len(), 2, "{fixed:?}");
+    // Records of versions before say nothing.
+    let before = [(64, 3), (128, 7), (256, 14)].map(|(len, group)| grouped(len, group, false));
+    assert_eq!(with(before).len(), 3);
     // One that measures more is of the same method, and its row is shown.
     let run = records.iter().find(|r| r.evaluation_of.is_none()).unwrap();
     let mut measured = run.clone();

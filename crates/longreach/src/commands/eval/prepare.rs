@@ -1,7 +1,7 @@
 //! Checks of `longreach eval` before any evaluation: runs, lengths, scores and variants.
 
 use crate::commands::eval::args::Args;
-use crate::commands::eval::variants::variants;
+use crate::commands::eval::variants::{ByLength, variants};
 use crate::commands::records::check_seal;
 use experiment::plan::eval::Scores;
 use experiment::plan::memory::{MemoryLimit, TaskSizes};
@@ -32,6 +32,8 @@ pub struct Prepared {
     pub id: String,
     /// The task, with test sets of the lengths.
     pub task: Rc<dyn Task>,
+    /// The keys of variants that follow the length.
+    pub by_length: ByLength,
 }
 
 /// Checks everything that can be checked before a run is evaluated; `None` for a run that diverged.
@@ -98,7 +100,7 @@ pub fn prepare(
     })?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
-    let (variants, variant_notes) =
+    let (variants, by_length, variant_notes) =
         variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
     notes.extend(variant_notes);
     let rows = variants.len().saturating_mul(lengths.len());
@@ -126,6 +128,7 @@ pub fn prepare(
         spec,
         id,
         task,
+        by_length,
     }))
 }
 

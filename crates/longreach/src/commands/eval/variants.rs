@@ -9,12 +9,14 @@ use experiment::plan::variants::{additions, dropped, dropped_note, keeping, read
 use experiment::plan::variation::{applies, changed};
 use experiment::spec::{RunSpec, TRAINED, VariantSpec};
 use posenc::{ConfigError, PositionsConfig};
+use std::collections::BTreeMap;
 use std::path::Path;
 use support::exit::{Exit, Failure};
 use tasks::Task;
 use toml::{Table, Value};
 
-/// The trained encoding, then each asked for; and notes on those asked for.
+/// The trained encoding, then each asked for; the keys of each that follow the length; and notes on
+/// those asked for.
 ///
 /// # Errors
 ///
@@ -24,14 +26,14 @@ pub fn variants(
     task: &dyn Task,
     lengths: &[usize],
     asked: &[String],
-) -> Result<(Vec<VariantSpec>, Vec<String>), Failure> {
+) -> Result<(Vec<VariantSpec>, ByLength, Vec<String>), Failure> {
     let trained = Trained {
         model: &spec.model,
         train: &spec.train,
         task,
         test_lens: lengths,
     };
-    let mut notes = Vec::new();
+    let (mut notes, mut by_length) = (Vec::new(), ByLength::new());
     let mut variants = vec![VariantSpec {
         name: TRAINED.to_owned(),
         pe: vec![spec.model.pe.clone(); lengths.len()],
@@ -50,6 +52,8 @@ pub fn variants(
             return Err(argument.fail("changes nothing of the trained encoding", SYNTAX));
         }
         let name = argument.name(&table, &variants)?;
+        let keys = Some(trained.by_length(&asked)).filter(|keys| !keys.is_empty());
+        by_length.extend(keys.map(|keys| (name.clone(), keys)));
         let shape = spec.model.transformer.shape();
         // Parts of the trained encoding that the variant no longer has are worth a note.
         let kinds = pe.first().map_or(Vec::new(), |encoding| {
@@ -68,8 +72,11 @@ pub fn variants(
             positions,
         });
     }
-    Ok((variants, notes))
+    Ok((variants, by_length, notes))
 }
+
+/// Dotted keys of encodings, by variant.
+pub type ByLength = BTreeMap<String, Vec<String>>;
 
 const SYNTAX: &str =
     "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml file with it";

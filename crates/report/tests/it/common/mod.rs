@@ -92,6 +92,7 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         spec: spec.as_object().unwrap().clone(),
         started_from: None,
         evaluation_of: None,
+        by_length: BTreeMap::new(),
         half_of: None,
         selected: None,
         seal: None,
