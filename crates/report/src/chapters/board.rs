@@ -10,13 +10,15 @@ use records::metric::{self, lower_is_better};
 use records::stats::{self, INTERVAL, Scale};
 use records::text;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Settings with columns.
 const MOST_SETTINGS: usize = 12;
 /// Fewest tasks that can show an order on tasks that were not run: a method ahead at each of six
 /// is ahead by a sign test at 5 % (2 / 2^6 = 0.03), at each of five it is not (0.06).
 const FEWEST_TASKS: usize = 6;
+/// Methods without a row that are named.
+const MOST_NAMED: usize = 5;
 /// Texts with more than one column.
 const MOST_TEXTS: usize = 3;
 /// Multiples of the training length at which the score on a text is shown.
@@ -38,8 +40,8 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let mut rows: Vec<(&String, Standing)> = names.iter().zip(standings(&tasks)).collect();
     // Stable: equal methods stay in the order of the first setting.
     rows.sort_by(|(_, a), (_, b)| a.group.cmp(&b.group).then(b.mrr.total_cmp(&a.mrr)));
-    let single = seeds.iter().any(|seeds| seeds.len() < 2);
-    let mut tables = vec![board(&settings, &rows, single)];
+    let counts: BTreeSet<usize> = seeds.iter().map(Vec::len).collect();
+    let mut tables = vec![board(&settings, &rows, &counts)];
     tables.extend(chosen(&settings, &rows));
     Some(Chapter {
         name: "Board".into(),
@@ -117,7 +119,12 @@ fn score(setting: &Setting<'_>, method: &Method, seed: u64, lengths: &[usize]) -
     stats::mean(&lengths.iter().map(at).collect::<Option<Vec<f64>>>()?)
 }
 
-fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: bool) -> Table {
+/// `seeds`: how many each task is ranked over.
+fn board(
+    settings: &[&Setting<'_>],
+    rows: &[(&String, Standing)],
+    seeds: &BTreeSet<usize>,
+) -> Table {
     let texts = settings.iter().filter(|s| is_text(s)).count();
     let columns: Vec<Column<'_>> = settings
         .iter()
@@ -142,15 +149,16 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
         title: "Methods over all tasks".into(),
         caption: format!(
             "By task the reach: the longest test length up to which a seed keeps its score, as a \
-             multiple of the training length, median [least, most]. Kept: {}.{}",
+             multiple of the training length, median [least, most]. Kept: {}.{}{}",
             kept_rules(settings.iter().map(|s| s.lead())),
-            if is_single {
+            if seeds.contains(&1) {
                 " One seed: groups show the tasks' spread only."
             } else {
                 ""
-            }
+            },
+            unranked(settings, rows)
         ),
-        notes: notes(settings),
+        notes: notes(settings, seeds),
         columns: start
             .into_iter()
             .chain(columns.iter().map(|c| c.heading.clone()))
@@ -166,13 +174,36 @@ fn board(settings: &[&Setting<'_>], rows: &[(&String, Standing)], is_single: boo
     }
 }
 
+/// Names the methods that some tasks have and others lack.
+fn unranked(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
+    let all = settings.iter().flat_map(|s| &s.methods);
+    let others = all.filter(|m| rows.iter().all(|(name, _)| **name != m.name));
+    let others: BTreeMap<&str, &str> = others.map(|m| (&*m.name, &*m.title)).collect();
+    let lacks = |(name, title): (&&str, &&str)| {
+        let missing = settings.iter().filter(|s| method(s, name).is_none());
+        let missing: Vec<&str> = missing.map(|s| s.task.kind.as_str()).collect();
+        format!("{title} (not tested at {})", missing.join(", "))
+    };
+    let mut named: Vec<String> = others.iter().take(MOST_NAMED).map(lacks).collect();
+    match others.len().checked_sub(MOST_NAMED) {
+        Some(more @ 1..) => named.push(format!("{more} more")),
+        _ if named.is_empty() => return String::new(),
+        _ => {}
+    }
+    format!(" Not ranked: {}.", named.join("; "))
+}
+
 /// How to read the board.
-fn notes(settings: &[&Setting<'_>]) -> String {
+fn notes(settings: &[&Setting<'_>], seeds: &BTreeSet<usize>) -> String {
     let has_halves = settings.iter().any(|s| s.has_halves());
+    let counts = match (seeds.first(), seeds.last()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (least, _) => least.map_or_else(String::new, usize::to_string),
+    };
     format!(
         "Group: methods are ranked at each task by the leading metric, averaged over the test \
              lengths past the training length that all of them have, and over all tasks by the mean reciprocal rank \
-             (MRR). {RESAMPLES} bootstraps draw tasks and seeds. P(best): the share of them in which \
+             (MRR), over the seeds that all of them have at a task ({counts}). {RESAMPLES} bootstraps draw tasks and seeds. P(best): the share of them in which \
              a method comes first. Group A: the method with the highest MRR, and every method down \
              to the lowest one by MRR that it does not beat in {} % of them; group B: the same for \
              the remaining methods, and so on. A method that fewer than half of the seeds learned \

@@ -176,6 +176,29 @@ fn a_length_that_one_method_lacks_does_not_change_ranks() {
 }
 
 #[test]
+fn a_method_that_lacks_a_task_is_named_below_the_board() {
+    let mut records = Vec::new();
+    for (kind, pe) in [
+        ("copy", "alibi"),
+        ("copy", "nope"),
+        ("copy", "rope"),
+        ("sort", "alibi"),
+    ] {
+        records.extend(scored(kind, pe, &[(1.0, 0.9), (1.0, 0.8)]));
+    }
+    records.extend(scored("sort", "nope", &[(1.0, 0.9)]));
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    assert!(
+        markdown.contains("Not ranked: RoPE (not tested at sort)."),
+        "{markdown}"
+    );
+    assert!(markdown.contains("over the seeds that all of them have at a task (1 to 2)"));
+    records.extend(scored("sort", "rope", &[(1.0, 0.9)]));
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    assert!(!markdown.contains("Not ranked"));
+}
+
+#[test]
 fn few_tasks_show_no_order_on_others() {
     let summary = |tasks: usize| {
         let records: Vec<RunRecord> = (0..tasks)
