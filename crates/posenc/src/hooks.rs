@@ -249,6 +249,26 @@ pub trait Prepared {
     }
 }
 
+/// An encoding that is one bias, the same in all layers.
+pub(crate) struct BiasAlone<B>(pub B);
+
+impl<B> Prepared for BiasAlone<B>
+where
+    for<'a> &'a B: BiasBlocks,
+{
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
+    }
+
+    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
+        Some(Bias::new(&self.0))
+    }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
+}
+
 /// The first layer with the same `key` as this one.
 pub(crate) fn first_alike<K: PartialEq>(layer: usize, key: impl Fn(usize) -> K) -> usize {
     let own = key(layer);

@@ -59,6 +59,11 @@ impl Rotary {
         }
     }
 
+    /// The same over the whole head unless `rotary_dim` is given.
+    pub(crate) fn of_head(base: f64, rotary_dim: Option<usize>, head_dim: usize) -> Self {
+        Self::new(base, rotary_dim.unwrap_or(head_dim))
+    }
+
     /// Frequencies before any scaling.
     pub fn unscaled(&self) -> Frequencies {
         Frequencies::new(match self.spacing {

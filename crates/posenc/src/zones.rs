@@ -4,10 +4,12 @@
 //! Queries and keys are rotated as usual, so that fused attention computes the near zone. The
 //! others are a content-dependent bias: their logits minus the near ones.
 
+use crate::facts::{Facts, Hooks, Lengths};
 use crate::hooks::{Content, Context, Prepared, RotaryZones};
 use crate::positions::Positions;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::rotary_tables::RotaryTables;
+use crate::spec::NumberTable;
 use crate::tensors::upload;
 use burn::tensor::{Device, Tensor};
 use std::ops::Range;
@@ -35,6 +37,30 @@ impl Zone {
             holds: Box::new(move |query, key| query - key >= from),
         }
     }
+}
+
+/// What an encoding with one zone beside the near one declares.
+pub(crate) fn two_zones() -> Facts {
+    Facts {
+        causal_only: true,
+        rotates_qk: true,
+        bias_workspace: 5.5,
+        bias_kept: 3.5,
+        bias_work: 3.5,
+        ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
+    }
+}
+
+/// A table of `mapped(last position, distance)`: what the pairs of the last query are rotated by.
+pub(crate) fn mapped_distances(
+    title: &'static str,
+    lengths: &Lengths,
+    mapped: impl Fn(f64, f64) -> f64,
+) -> Vec<NumberTable> {
+    let last = lengths.test_len.saturating_sub(1);
+    let mapped = |distance| mapped(last as f64, distance);
+    let columns = ["distance", "rotated by"];
+    vec![NumberTable::of_function(title, columns, last, mapped)]
 }
 
 struct PreparedZone {

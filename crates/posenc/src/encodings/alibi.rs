@@ -14,9 +14,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::scaling::Factor;
@@ -154,7 +152,7 @@ impl PositionalEncoding for Alibi {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let slopes: Vec<f64> = self.slopes.iter().map(|slope| -slope).collect();
         let shape = [1, slopes.len(), 1, 1];
-        Ok(Box::new(PreparedAlibi {
+        Ok(Box::new(BiasAlone(PreparedAlibi {
             slopes: upload(slopes, shape, &context.device),
             distances: Distances::new(positions, &context.device),
             asymmetric: self.asymmetric,
@@ -162,21 +160,7 @@ impl PositionalEncoding for Alibi {
             // Replaced distances do not add up along a path, as a decay must, nor do logarithms,
             // nor distances that are all half a token short.
             decays: !positions.replaces_distances() && !self.asymmetric && !self.log_distance,
-        }))
-    }
-}
-
-impl Prepared for PreparedAlibi {
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
-    }
-
-    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
-        Some(Bias::new(self))
-    }
-
-    fn bias_layer(&self, _layer: usize) -> usize {
-        0
+        })))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::values::{in_range_if_set, resolved, unset};
-use crate::zones::{PreparedZones, Zone};
+use crate::zones::{PreparedZones, Zone, mapped_distances};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,6 @@ impl PositionalEncoding for DualChunk {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
-        let dim = config.rotary_dim.unwrap_or(self.head_dim);
         let [largest, c] = config.sizes();
         let (queries, keys) = (positions.queries(), positions.keys());
         let keys: Vec<f64> = keys.iter().map(|n| n.rem_euclid(c)).collect();
@@ -114,7 +113,7 @@ impl PositionalEncoding for DualChunk {
             },
         ];
         // Inside a chunk the difference of two positions is the distance.
-        let near = Rotary::new(config.base, dim).unscaled();
+        let near = Rotary::of_head(config.base, config.rotary_dim, self.head_dim).unscaled();
         let zones = PreparedZones::new(&near, config.layout, zones, positions, context);
         Ok(Box::new(zones))
     }
@@ -166,18 +165,14 @@ impl EncodingSpec for DualChunkConfig {
     }
 
     fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
-        let dim = self.rotary_dim.unwrap_or(shape.head_dim);
-        Some(Rotary::new(self.base, dim))
+        Some(Rotary::of_head(self.base, self.rotary_dim, shape.head_dim))
     }
 
     fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
-        let (last, columns) = (
-            lengths.test_len.saturating_sub(1),
-            ["distance", "rotated by"],
-        );
-        let mapped = |distance| self.distance(last as f64, last as f64 - distance);
         let title = "distances that pairs of the last query are rotated by";
-        vec![NumberTable::of_function(title, columns, last, mapped)]
+        mapped_distances(title, lengths, |last, distance| {
+            self.distance(last, last - distance)
+        })
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> DualChunk {

@@ -11,9 +11,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable};
@@ -59,25 +57,11 @@ impl PositionalEncoding for HardAlibi {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let distances = Distances::new(positions, &context.device);
-        Ok(Box::new(PreparedHardAlibi {
+        Ok(Box::new(BiasAlone(PreparedHardAlibi {
             encoding: [self.n_heads, self.masked],
             distances,
             device: context.device.clone(),
-        }))
-    }
-}
-
-impl Prepared for PreparedHardAlibi {
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
-    }
-
-    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
-        Some(Bias::new(self))
-    }
-
-    fn bias_layer(&self, _layer: usize) -> usize {
-        0
+        })))
     }
 }
 

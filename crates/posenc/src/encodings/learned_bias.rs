@@ -11,9 +11,7 @@
 use crate::ConfigError;
 use crate::distances::{Distances, by_head};
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -63,28 +61,14 @@ impl PositionalEncoding for LearnedBias {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedLearnedBias {
+        Ok(Box::new(BiasAlone(PreparedLearnedBias {
             table: by_head(self.table.val(), context.groups),
             distances: Distances::new(positions, &context.device),
-        }))
+        })))
     }
 
     fn acts_in_groups(&self) -> bool {
         true
-    }
-}
-
-impl Prepared for PreparedLearnedBias {
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
-    }
-
-    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
-        Some(Bias::new(self))
-    }
-
-    fn bias_layer(&self, _layer: usize) -> usize {
-        0
     }
 }
 

@@ -8,7 +8,7 @@
 //!   of one.
 
 use crate::ConfigError;
-use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
@@ -16,7 +16,7 @@ use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::values::{in_range_if_set, resolved, unset};
-use crate::zones::{PreparedZones, Zone};
+use crate::zones::{PreparedZones, Zone, mapped_distances, two_zones};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,6 @@ impl PositionalEncoding for Rerope {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
-        let dim = config.rotary_dim.unwrap_or(self.head_dim);
         let window = resolved(config.window) as f64;
         // A far distance is the difference of two slowed positions plus the head start of the
         // window.
@@ -93,7 +92,7 @@ impl PositionalEncoding for Rerope {
         let queries = positions.queries().iter().map(ahead).collect();
         let keys = positions.keys().iter().map(|p| slow(*p)).collect();
         let far = Zone::far(queries, keys, window);
-        let near = Rotary::new(config.base, dim).unscaled();
+        let near = Rotary::of_head(config.base, config.rotary_dim, self.head_dim).unscaled();
         let zones = PreparedZones::new(&near, config.layout, vec![far], positions, context);
         Ok(Box::new(zones))
     }
@@ -129,34 +128,17 @@ impl EncodingSpec for ReropeConfig {
     fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             relative: true,
-            causal_only: true,
-            rotates_qk: true,
-            bias_workspace: 5.5,
-            bias_kept: 3.5,
-            bias_work: 3.5,
-            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
+            ..two_zones()
         }
     }
 
     fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
-        Some(Rotary::new(
-            self.base,
-            self.rotary_dim.unwrap_or(shape.head_dim),
-        ))
+        Some(Rotary::of_head(self.base, self.rotary_dim, shape.head_dim))
     }
 
     fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
-        let (last, columns) = (
-            lengths.test_len.saturating_sub(1),
-            ["distance", "rotated by"],
-        );
-        let mapped = |distance| self.distance(distance);
-        vec![NumberTable::of_function(
-            "distances that pairs are rotated by",
-            columns,
-            last,
-            mapped,
-        )]
+        let title = "distances that pairs are rotated by";
+        mapped_distances(title, lengths, |_, distance| self.distance(distance))
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Rerope {

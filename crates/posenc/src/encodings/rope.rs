@@ -96,7 +96,7 @@ impl RopeConfig {
         Rotary {
             spacing: self.spacing,
             scaling: self.scaling.clone(),
-            ..Rotary::new(self.base, self.rotary_dim.unwrap_or(head_dim))
+            ..Rotary::of_head(self.base, self.rotary_dim, head_dim)
         }
     }
 }

@@ -12,9 +12,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -73,25 +71,11 @@ impl PositionalEncoding for Sandwich {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedSandwich {
+        Ok(Box::new(BiasAlone(PreparedSandwich {
             encoding: self,
             distances: Distances::new(positions, &context.device),
             device: context.device.clone(),
-        }))
-    }
-}
-
-impl Prepared for PreparedSandwich<'_> {
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
-    }
-
-    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
-        Some(Bias::new(self))
-    }
-
-    fn bias_layer(&self, _layer: usize) -> usize {
-        0
+        })))
     }
 }
 

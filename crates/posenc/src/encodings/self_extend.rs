@@ -9,7 +9,7 @@
 //!   of one. Groups begin at fixed positions, so that logits depend on more than the distance.
 
 use crate::ConfigError;
-use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
@@ -17,7 +17,7 @@ use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::values::{in_range_if_set, resolved, unset};
-use crate::zones::{PreparedZones, Zone};
+use crate::zones::{PreparedZones, Zone, mapped_distances, two_zones};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,6 @@ impl PositionalEncoding for SelfExtend {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
-        let dim = config.rotary_dim.unwrap_or(self.head_dim);
         let (window, group) = (
             resolved(config.window) as f64,
             resolved(config.group) as f64,
@@ -97,7 +96,7 @@ impl PositionalEncoding for SelfExtend {
         let queries = positions.queries().iter().map(ahead).collect();
         let keys = positions.keys().iter().map(|p| grouped(*p)).collect();
         let far = Zone::far(queries, keys, window);
-        let near = Rotary::new(config.base, dim).unscaled();
+        let near = Rotary::of_head(config.base, config.rotary_dim, self.head_dim).unscaled();
         let zones = PreparedZones::new(&near, config.layout, vec![far], positions, context);
         Ok(Box::new(zones))
     }
@@ -146,30 +145,19 @@ impl EncodingSpec for SelfExtendConfig {
     fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             relative: self.group == Some(1),
-            causal_only: true,
-            rotates_qk: true,
-            bias_workspace: 5.5,
-            bias_kept: 3.5,
-            bias_work: 3.5,
-            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
+            ..two_zones()
         }
     }
 
     fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
-        Some(Rotary::new(
-            self.base,
-            self.rotary_dim.unwrap_or(shape.head_dim),
-        ))
+        Some(Rotary::of_head(self.base, self.rotary_dim, shape.head_dim))
     }
 
     fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
-        let (last, columns) = (
-            lengths.test_len.saturating_sub(1),
-            ["distance", "rotated by"],
-        );
-        let mapped = |distance| self.distance(last as f64, last as f64 - distance);
         let title = "distances that pairs of the last query are rotated by";
-        vec![NumberTable::of_function(title, columns, last, mapped)]
+        mapped_distances(title, lengths, |last, distance| {
+            self.distance(last, last - distance)
+        })
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> SelfExtend {

@@ -49,7 +49,7 @@ impl Default for WavePruneConfig {
 
 impl WavePruneConfig {
     fn rotation(&self, head_dim: usize) -> Rotary {
-        Rotary::new(self.base, self.rotary_dim.unwrap_or(head_dim))
+        Rotary::of_head(self.base, self.rotary_dim, head_dim)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::mask::Window as Mask;
 use crate::positions::Positions;
@@ -40,10 +40,6 @@ pub struct Window {
     sinks: usize,
 }
 
-struct PreparedWindow {
-    mask: Mask,
-}
-
 impl PositionalEncoding for Window {
     fn prepare<'a>(
         &'a self,
@@ -54,21 +50,7 @@ impl PositionalEncoding for Window {
         let mask = Mask::new(positions, &context.device, move |query, key| {
             (query - key).abs() < size || key < sinks
         });
-        Ok(Box::new(PreparedWindow { mask }))
-    }
-}
-
-impl Prepared for PreparedWindow {
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
-    }
-
-    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
-        Some(Bias::new(&self.mask))
-    }
-
-    fn bias_layer(&self, _layer: usize) -> usize {
-        0
+        Ok(Box::new(BiasAlone(mask)))
     }
 }
 

@@ -216,10 +216,7 @@ impl EncodingSpec for XposConfig {
     }
 
     fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
-        Some(Rotary::new(
-            self.base,
-            self.rotary_dim.unwrap_or(shape.head_dim),
-        ))
+        Some(Rotary::of_head(self.base, self.rotary_dim, shape.head_dim))
     }
 
     fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {

@@ -3,7 +3,6 @@
 use super::ntk::{check_dim, stretched_base};
 use super::{OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::{Frequencies, inv_freq};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -49,11 +48,5 @@ impl Scaling for DynamicNtkScaling {
         check_dim("dynamic_ntk", dim)
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings.resolve(lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        self.original_max_position_embeddings.unresolved()
-    }
+    resolved_by_lengths!();
 }

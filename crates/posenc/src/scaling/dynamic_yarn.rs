@@ -3,7 +3,6 @@
 use super::yarn::{YarnScaling, check_ramp};
 use super::{Factor, OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
@@ -69,11 +68,5 @@ impl Scaling for DynamicYarnScaling {
         check_ramp(self.beta_slow, self.beta_fast, self.attention_factor)
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings.resolve(lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        self.original_max_position_embeddings.unresolved()
-    }
+    resolved_by_lengths!();
 }

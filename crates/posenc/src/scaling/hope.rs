@@ -2,7 +2,6 @@
 
 use super::{OriginalLength, Scaling, Unscaled, turns};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
@@ -38,11 +37,5 @@ impl Scaling for HopeScaling {
         self.original_max_position_embeddings.check()
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings.resolve(lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        self.original_max_position_embeddings.unresolved()
-    }
+    resolved_by_lengths!();
 }

@@ -1,6 +1,6 @@
 //! Position interpolation.
 
-use super::{Factor, OriginalLength, Scaling, Unscaled, unused_before};
+use super::{Factor, OriginalLength, Scaling, Unscaled, resolve_factor};
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
@@ -32,10 +32,8 @@ impl Scaling for LinearScaling {
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        let only_factor = self.factor.unresolved().is_none();
         let original = &mut self.original_max_position_embeddings;
-        let original = original.resolve(&unused_before(lengths, only_factor));
-        self.factor.resolve(original, lengths);
+        resolve_factor(&mut self.factor, original, lengths);
     }
 
     fn unresolved(&self) -> Option<&'static str> {

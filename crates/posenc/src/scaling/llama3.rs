@@ -2,7 +2,6 @@
 
 use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_not_falling, turns};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
@@ -60,13 +59,5 @@ impl Scaling for Llama3Scaling {
         check_not_falling(low, high, "Llama 3.1 uses 1 and 4")
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        let original = self.original_max_position_embeddings.resolve(lengths);
-        self.factor.resolve(original, lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        let original = self.original_max_position_embeddings.unresolved();
-        original.or(self.factor.unresolved())
-    }
+    resolved_by_lengths!(factor);
 }

@@ -3,6 +3,24 @@
 //! Notation: `d` rotated dimensions, pair index `i = 0..d/2`, training length `L`, test length `T`,
 //! factor `s`. A scaling maps plain frequencies to scaled ones and an attention factor.
 
+/// `resolve` and `unresolved` of a scaling whose keys `original_max_position_embeddings` and, if
+/// named, `factor` depend on lengths. Before the `mod` lines, so that all files see it.
+macro_rules! resolved_by_lengths {
+    ($($factor:ident)?) => {
+        fn resolve(&mut self, lengths: &crate::facts::Lengths) {
+            let original = self.original_max_position_embeddings.resolve(lengths);
+            $(self.$factor.resolve(original, lengths);)?
+            let _ = original;
+        }
+
+        fn unresolved(&self) -> Option<&'static str> {
+            let original = self.original_max_position_embeddings.unresolved();
+            $(let original = original.or(self.$factor.unresolved());)?
+            original
+        }
+    };
+}
+
 mod dynamic_ntk;
 mod dynamic_yarn;
 mod evq_cosh;
@@ -192,16 +210,14 @@ impl OriginalLength for Option<usize> {
     }
 }
 
-/// Where a factor is given and nothing else depends on `L`, `L` changes no number. It stays the
-/// training length then, so that equal trainings have equal configurations.
-fn unused_before(lengths: &Lengths, is_unused: bool) -> Lengths {
-    match is_unused {
-        true => Lengths {
-            trained_len: lengths.train_len,
-            ..*lengths
-        },
-        false => *lengths,
-    }
+/// Resolves a factor that is all that depends on `L`. Where it is given, `L` changes no number and
+/// is the training length, so that equal trainings have equal configurations.
+fn resolve_factor(factor: &mut Factor, original: &mut Option<usize>, lengths: &Lengths) {
+    let unless_given = match factor {
+        Factor::Auto => lengths.trained_len,
+        Factor::Fixed(_) => lengths.train_len,
+    };
+    factor.resolve(*original.get_or_insert(unless_given), lengths);
 }
 
 const ORIGINAL: &str = "original_max_position_embeddings";

@@ -3,7 +3,6 @@
 use super::yarn::check_ramp;
 use super::{Factor, OriginalLength, Scaling, Unscaled, ramp_ends};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
@@ -94,13 +93,5 @@ impl Scaling for MrropeScaling {
         check_ramp(self.beta_slow, self.beta_fast, self.attention_factor)
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        let original = self.original_max_position_embeddings.resolve(lengths);
-        self.factor.resolve(original, lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        let original = self.original_max_position_embeddings.unresolved();
-        original.or(self.factor.unresolved())
-    }
+    resolved_by_lengths!(factor);
 }

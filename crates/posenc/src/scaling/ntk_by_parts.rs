@@ -2,7 +2,6 @@
 
 use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
 
@@ -54,13 +53,5 @@ impl Scaling for NtkByPartsScaling {
         check_rising(alpha, beta, "the paper uses 1 and 32")
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        let original = self.original_max_position_embeddings.resolve(lengths);
-        self.factor.resolve(original, lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        let original = self.original_max_position_embeddings.unresolved();
-        original.or(self.factor.unresolved())
-    }
+    resolved_by_lengths!(factor);
 }

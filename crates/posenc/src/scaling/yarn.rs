@@ -2,7 +2,6 @@
 
 use super::{Factor, OriginalLength, Scaling, Unscaled, check_not_falling, ramp_ends};
 use crate::ConfigError;
-use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use crate::values::in_range_if_set;
 use serde::{Deserialize, Serialize};
@@ -166,15 +165,7 @@ impl Scaling for YarnScaling {
         self.check_mscale()
     }
 
-    fn resolve(&mut self, lengths: &Lengths) {
-        let original = self.original_max_position_embeddings.resolve(lengths);
-        self.factor.resolve(original, lengths);
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        let original = self.original_max_position_embeddings.unresolved();
-        original.or(self.factor.unresolved())
-    }
+    resolved_by_lengths!(factor);
 }
 
 /// Refuses ends of the ramp that do not rise, and an attention factor out of range.
