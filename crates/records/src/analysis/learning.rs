@@ -61,8 +61,8 @@ impl Setting<'_> {
             values,
             estimate: difference_of(metric, &pairs, (rows, rows)),
             runs: runs.len(),
-            failed: 0,
             absent,
+            ..Point::default()
         }
     }
 

@@ -272,13 +272,7 @@ impl Setting<'_> {
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
     ) -> Point {
         let runs = &self.groups[method.group].runs;
-        let mut point = Point {
-            values: Vec::new(),
-            estimate: None,
-            runs: 0,
-            failed: 0,
-            absent: BTreeSet::new(),
-        };
+        let mut point = Point::default();
         for run in runs {
             if failed.contains(&run.seed) {
                 point.failed += 1;

@@ -37,6 +37,7 @@ impl Absent {
 }
 
 /// One method at one test length.
+#[derive(Default)]
 pub struct Point {
     /// Seed and value, by seed.
     pub values: Vec<(u64, f64)>,
@@ -253,8 +254,7 @@ mod tests {
             values: (0..).zip(values.iter().copied()).collect(),
             estimate: Estimate::of(Scale::Log, values),
             runs: values.len(),
-            failed: 0,
-            absent: BTreeSet::new(),
+            ..Point::default()
         }
     }
 

@@ -10,7 +10,6 @@ use records::analysis::setting::{Method, Setting};
 use records::metric;
 use records::stats::Estimate;
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// The scores of one setting in both sets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -215,8 +214,7 @@ fn difference(
         values: pairs.iter().map(|&(seed, a, b)| (seed, a - b)).collect(),
         estimate: difference_of(metric, &scores, (rows(of), rows(than))),
         runs: pairs.len(),
-        failed: 0,
-        absent: BTreeSet::new(),
+        ..Point::default()
     };
     // A definition says which text was scored.
     if of.0.definition(metric) == than.0.definition(metric) {

@@ -308,8 +308,8 @@ fn learned_share(learned: &Learned) -> Point {
         values,
         estimate: Estimate::of_mean(&[share]),
         runs: learned.seeds.len(),
-        failed: 0,
         absent: BTreeSet::from([absent]),
+        ..Point::default()
     }
 }
 
@@ -318,14 +318,12 @@ fn learned_share(learned: &Learned) -> Point {
 fn reach_point(setting: &Setting<'_>, method: &Method) -> Point {
     let Some(reach) = setting.reach(method) else {
         return Point {
-            values: Vec::new(),
-            estimate: None,
             runs: setting.groups[method.group].runs.len(),
-            failed: 0,
             absent: BTreeSet::from([match setting.converged(method) {
                 InLength::Unconverged(_) => Absent::Unconverged,
                 InLength::Converged | InLength::Untested => Absent::Missing,
             }]),
+            ..Point::default()
         };
     };
     let kept = setting.in_length.filter(|_| reach.in_length);
@@ -336,7 +334,7 @@ fn reach_point(setting: &Setting<'_>, method: &Method) -> Point {
         estimate: Estimate::of_mean(&[len]),
         runs: learned,
         failed: all - learned,
-        absent: BTreeSet::new(),
+        ..Point::default()
     }
 }
 
