@@ -1,6 +1,6 @@
 //! The document of a report: sections, chapters, conditions and lists, and names for its files.
 
-use super::chapters::overview;
+use super::chapters::{board, overview, prediction};
 use super::conditions;
 use super::config;
 use super::document::{Chapter, Document, Figure, Section};
@@ -23,13 +23,13 @@ const MOST_FIGURES: usize = 100;
 const MOST_LISTED: usize = 200;
 
 /// Everything the report shows. `records`: in canonical order, not empty. `pages`: those of its
-/// experiments, if they have their own.
+/// experiments, if they have their own; `evaluated`: chapters after those on the settings.
 pub(super) fn document(
     roles: &Roles<'_>,
     excluded: &[Excluded],
     settings: &[Setting<'_>],
     spec: &ReportSpec,
-    mut chapters: Vec<Chapter>,
+    evaluated: Vec<Chapter>,
     pages: &[ExperimentPage],
 ) -> Document {
     let records = &roles.results[..];
@@ -44,12 +44,11 @@ pub(super) fn document(
     };
     let mut sections: Vec<Section> = settings.iter().map(of).collect();
     limit_figures(&mut sections, &mut notes);
+    let board = board::chapter(settings);
+    let on_board = board.as_ref().map_or(0, |board| board.tables[0].rows.len());
+    let of_settings = board.into_iter().chain(prediction::chapter(settings));
+    let mut chapters: Vec<Chapter> = of_settings.chain(evaluated).collect();
     name_files(&mut sections, &mut chapters);
-    let board = chapters.iter().flat_map(|c| &c.tables);
-    let on_board = board
-        .filter(|t| t.slug == "board-methods")
-        .map(|t| t.rows.len())
-        .sum();
     let overview = overview::chapter(settings, &sections, pages, on_board);
     let has_overview = overview.is_some();
     let after_board = usize::from(on_board > 0);

@@ -2,7 +2,7 @@
 
 use super::assemble::document;
 use super::canonical::canonical;
-use super::chapters::{assertions, board, claims, prediction};
+use super::chapters::{assertions, claims};
 use super::document::{Document, Figure};
 use super::error::ReportError;
 use super::experiments;
@@ -66,11 +66,9 @@ pub fn report(
         notes.append(&mut chapter.notes);
     }
     let evaluated = evaluated.into_iter().map(|chapter| chapter.chapter);
-    let board = board::chapter(&settings).into_iter();
-    let chapters = board.chain(prediction::chapter(&settings)).chain(evaluated);
     let pages = experiments::pages(&sorted, &specs, spec);
-    let chapters = chapters.collect();
-    let mut document = document(&roles, &excluded, &settings, spec, chapters, &pages);
+    let evaluated = evaluated.collect();
+    let mut document = document(&roles, &excluded, &settings, spec, evaluated, &pages);
     document.notes.extend(roles.notes());
     document.notes.extend(notes);
     files.extend(rendered(&document, &settings, spec)?);

@@ -135,9 +135,9 @@ pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {
     }
 }
 
-/// The keys of all methods' lines, in their order.
-pub(super) fn keys(setting: &Setting<'_>) -> Vec<String> {
-    (0..setting.methods.len()).map(key).collect()
+/// Those of a table with a row for each method.
+pub(super) fn methods(setting: &Setting<'_>) -> Vec<Option<usize>> {
+    (0..setting.methods.len()).map(Some).collect()
 }
 
 /// The key of a method's line in every figure of its setting.

@@ -91,6 +91,10 @@ pub(crate) struct RunView {
     pub slug: String,
     /// Method and seed.
     pub name: String,
+    /// Its id.
+    pub run: String,
+    /// Where it diverged, or its final training loss; may be empty.
+    pub outcome: String,
     /// What is known of it.
     pub facts: Vec<(String, String)>,
     /// Scores by variant and test length.
@@ -248,8 +252,9 @@ pub(crate) struct Table {
     pub layout: Layout,
     /// The metric whose scores it holds, one row for each method; none for other tables.
     pub metric: Option<String>,
-    /// Keys of the rows' lines in figures; as long as `rows`, or empty.
-    pub keys: Vec<String>,
+    /// Indices of the rows' methods, none where another row is that of the method; as long as
+    /// `rows`, or empty.
+    pub methods: Vec<Option<usize>>,
     /// Links of the headings within a page; as long as `columns`, or empty.
     pub column_links: Vec<Option<String>>,
 }

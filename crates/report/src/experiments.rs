@@ -2,7 +2,6 @@
 //! and the runs and the config of the experiment.
 
 use super::assemble::{document, is_known};
-use super::chapters::{board, prediction};
 use super::document::Document;
 use super::pages::{ExperimentPage, links};
 use super::spec::{Format, ReportSpec};
@@ -71,7 +70,5 @@ fn of_experiment(
         notes: Vec::new(),
         ..spec.clone()
     };
-    let board = board::chapter(settings).into_iter();
-    let chapters = board.chain(prediction::chapter(settings));
-    document(roles, &[], settings, &own, chapters.collect(), &[])
+    document(roles, &[], settings, &own, Vec::new(), &[])
 }

@@ -1,7 +1,6 @@
 //! Remarks on methods, as letters behind their names in the leading table: what distinguishes their
 //! records from those beside them, and variants that replace a scaling that was trained.
 
-use super::captions::key;
 use super::document::Table;
 use records::analysis::groups::{Group, TRAINED};
 use records::analysis::setting::Setting;
@@ -20,9 +19,7 @@ struct Remark {
 /// mean in its caption.
 pub(super) fn with_remarks(mut table: Table, setting: &Setting<'_>) -> Table {
     let remarks = remarks(setting);
-    // A method may have more than one row; the first has its key.
-    for (row, of) in table.rows.iter_mut().zip(&table.keys) {
-        let index = (0..setting.methods.len()).find(|index| key(*index) == *of);
+    for (row, index) in table.rows.iter_mut().zip(&table.methods) {
         let numbered = remarks.iter().enumerate();
         let letters: Vec<String> = numbered
             .filter(|(_, remark)| index.is_some_and(|index| remark.methods.contains(&index)))

@@ -57,6 +57,13 @@ impl fmt::Display for Holder {
     }
 }
 
+/// The text of a lock file.
+struct Written {
+    holder: Holder,
+    /// The process that it names, and whether that ran on this host.
+    process: Option<(u32, bool)>,
+}
+
 /// Locks a run for this process until the file is dropped or the process ends.
 ///
 /// # Errors
@@ -159,8 +166,8 @@ fn named(path: &Path) -> Holder {
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .unwrap_or_default();
     let stopped = |process| activity(process).is_some_and(|seen| seen.stopped);
-    let text = parse(&owner, &hostname(), seconds(SystemTime::now()), stopped);
-    identify(text, &lock_table::holders(path), &System)
+    let written = parse(&owner, &hostname(), seconds(SystemTime::now()), stopped);
+    identify(written, &lock_table::holders(path), &System)
 }
 
 /// What can be asked about the processes of this machine.
@@ -195,10 +202,10 @@ impl Processes for System {
 
 /// Who holds a lock, by the text of its file and by the system's table of locks. The text is that
 /// of the last process that took it as a run does; others can lock the file as well.
-fn identify(text: Holder, holders: &[Entry], processes: &impl Processes) -> Holder {
-    let written = process(&text.who, &hostname());
+fn identify(written: Written, holders: &[Entry], processes: &impl Processes) -> Holder {
+    let text = written.holder;
     let is_writer = |entry: &&Entry| {
-        let id = written.map(|(process, _)| process);
+        let id = written.process.map(|(process, _)| process);
         let inner = || processes.inner_id(entry.process);
         entry.exclusive && id.is_some() && (Some(entry.process) == id || inner() == id)
     };
@@ -224,15 +231,14 @@ fn identify(text: Holder, holders: &[Entry], processes: &impl Processes) -> Hold
             stopped: processes.is_stopped(process).then_some(process),
         };
     }
-    match written {
+    match written.process {
         Some((process, true)) if !processes.is_alive(process) => Holder {
             who: format!(
                 "a process that cannot be seen from here (the last one that is known, {}, has \
                  ended)",
                 text.who
             ),
-            held: None,
-            stopped: None,
+            ..Holder::default()
         },
         _ => text,
     }
@@ -257,7 +263,7 @@ fn text(process: u32, host: &str, since: u64) -> String {
 }
 
 /// Parses the text of a lock file; `is_stopped` is asked about a process on this host.
-fn parse(text: &str, host: &str, now: u64, is_stopped: impl Fn(u32) -> bool) -> Holder {
+fn parse(text: &str, host: &str, now: u64, is_stopped: impl Fn(u32) -> bool) -> Written {
     let mut lines = text.lines();
     // The text is of unknown origin and goes to a terminal.
     let who: String = lines
@@ -271,12 +277,14 @@ fn parse(text: &str, host: &str, now: u64, is_stopped: impl Fn(u32) -> bool) -> 
     let held = since
         .and_then(|since| now.checked_sub(since))
         .map(Duration::from_secs);
+    let process = process(&who, host);
     // A process id of another host says nothing about the processes here.
-    let here = process(&who, host).filter(|(_, is_here)| *is_here);
-    let stopped = here
-        .map(|(process, _)| process)
-        .filter(|process| is_stopped(*process));
-    Holder { who, held, stopped }
+    let stopped = process.filter(|(process, is_here)| *is_here && is_stopped(*process));
+    let stopped = stopped.map(|(process, _)| process);
+    Written {
+        holder: Holder { who, held, stopped },
+        process,
+    }
 }
 
 pub(crate) fn seconds(time: SystemTime) -> u64 {

@@ -34,6 +34,16 @@ impl Absent {
             Absent::Missing => "-",
         }
     }
+
+    /// Why a row of this status has no number.
+    pub fn of(status: EvalStatus) -> Option<Self> {
+        match status {
+            EvalStatus::Ok => None,
+            EvalStatus::Diverged => Some(Absent::Diverged),
+            EvalStatus::Unsupported => Some(Absent::Unsupported),
+            EvalStatus::Skipped => Some(Absent::Skipped),
+        }
+    }
 }
 
 /// One method at one test length.
@@ -92,16 +102,15 @@ pub(super) fn value_in(
 }
 
 fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent> {
-    match row.status {
-        EvalStatus::Ok => match metric::value(&run.task, row, metric) {
-            Some((value, _)) if value.is_finite() => Ok(value),
-            // A number may overflow where the loss does not, as a perplexity does.
-            Some(_) => Err(Absent::Diverged),
-            None => Err(Absent::Missing),
-        },
-        EvalStatus::Diverged => Err(Absent::Diverged),
-        EvalStatus::Unsupported => Err(Absent::Unsupported),
-        EvalStatus::Skipped => Err(Absent::Skipped),
+    match (
+        Absent::of(row.status),
+        metric::value(&run.task, row, metric),
+    ) {
+        (Some(absent), _) => Err(absent),
+        (None, Some((value, _))) if value.is_finite() => Ok(value),
+        // A number may overflow where the loss does not, as a perplexity does.
+        (None, Some(_)) => Err(Absent::Diverged),
+        (None, None) => Err(Absent::Missing),
     }
 }
 

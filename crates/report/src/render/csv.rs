@@ -8,7 +8,7 @@ use records::analysis::learned::{InLength, Learned};
 use records::analysis::point::{Absent, Point};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
-use records::record::{EvalRow, EvalStatus, RunStatus};
+use records::record::{EvalRow, RunStatus};
 use records::stats::Estimate;
 use records::text::printable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,19 +155,13 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
     let test_len = eval.test_len.to_string();
     let from_len = eval.from_len.map_or(String::new(), |from| from.to_string());
     let reason = eval.reason.clone().unwrap_or_default();
-    let absent = match eval.status {
-        EvalStatus::Ok => None,
-        EvalStatus::Diverged => Some("diverged"),
-        EvalStatus::Unsupported => Some("unsupported"),
-        EvalStatus::Skipped => Some("skipped"),
-    };
-    if let Some(status) = absent {
-        let is_unexplained = reason.is_empty() && eval.status == EvalStatus::Diverged;
+    if let Some(absent) = Absent::of(eval.status) {
+        let is_unexplained = reason.is_empty() && absent == Absent::Diverged;
         return vec![Number {
             test_len,
             from_len,
             metric: setting.lead().to_owned(),
-            status,
+            status: absent.name(),
             reason: if is_unexplained {
                 stopped.to_owned()
             } else {
@@ -235,7 +229,11 @@ pub(crate) fn summaries_csv(
                 let apart = point.estimate.and_then(|e| e.apart());
                 let apart = apart.map(|[seeds, text]| [seeds.0, seeds.1, text.0, text.1]);
                 let part = |at: usize| number(apart.map(|ends| ends[at]));
-                let absent: Vec<&str> = point.absent.iter().map(|a| a.name()).collect();
+                let absent = point.absent.iter().map(|absent| match absent {
+                    Absent::Missing => "missing",
+                    other => other.name(),
+                });
+                let absent: Vec<&str> = absent.collect();
                 rows.push(vec![
                     setting.name.clone(),
                     method.name.clone(),
@@ -251,8 +249,7 @@ pub(crate) fn summaries_csv(
                     if point.is_whole() {
                         "ok".into()
                     } else {
-                        // A missing number is named `-` elsewhere.
-                        absent.join(" / ").replace('-', "missing")
+                        absent.join(" / ")
                     },
                     part(0),
                     part(1),

@@ -3,6 +3,7 @@
 use super::escape;
 use super::runs;
 use super::texts::{cell_reason, each, pairs};
+use crate::captions::key;
 use crate::document::{
     Cell, Differences, Document, Figure, Layout, Mark, PageLink, RunView, Section, Table, Tone,
 };
@@ -181,7 +182,7 @@ fn figure(drawn: &DrawnFigure<'_>) -> Value {
 
 fn table(table: &Table) -> Value {
     let is_wide = table.columns.len() >= WIDE_FROM;
-    let class = match (table.layout, table.keys.is_empty()) {
+    let class = match (table.layout, table.methods.is_empty()) {
         (Layout::Numbers, true) => "sortable",
         (Layout::Numbers, false) if is_wide => "sortable methods wide",
         (Layout::Numbers, false) => "sortable methods",
@@ -195,7 +196,8 @@ fn table(table: &Table) -> Value {
         context! { text => printable(text), href }
     });
     let row = |(at, row): (usize, &Vec<Cell>)| {
-        context! { key => table.keys.get(at), cells => row.iter().map(cell).collect::<Vec<_>>() }
+        let key = table.methods.get(at).copied().flatten().map(key);
+        context! { key, cells => row.iter().map(cell).collect::<Vec<_>>() }
     };
     context! {
         class,
@@ -289,15 +291,10 @@ fn differences(all: &[Differences]) -> Value {
 
 /// A row of the table that stands for the runs where no script does.
 fn run_row(view: &RunView) -> Value {
-    let fact = |name: &str| {
-        let found = view.facts.iter().find(|(known, _)| known == name);
-        found.map(|(_, text)| printable(text))
-    };
     context! {
         name => printable(&view.name),
-        run => fact("run"),
-        loss => fact("final training loss"),
-        status => fact("status"),
+        run => printable(&view.run),
+        outcome => printable(&view.outcome),
     }
 }
 

@@ -150,6 +150,8 @@ mod tests {
         RunView {
             slug: format!("run-{seed}"),
             name: format!("rope, seed {seed}"),
+            run: seed.to_string(),
+            outcome: String::new(),
             facts: vec![("config".into(), "pe = <rope>".into())],
             scores: None,
             curves: vec![RunCurve {

@@ -1,5 +1,6 @@
 //! The report on a terminal: the finding and the leading table of each setting.
 
+use crate::captions::key;
 use crate::document::{Document, Drawing, Mark, Section, Table};
 use records::palette::marker;
 use records::text::{printable, ruled_table};
@@ -69,8 +70,11 @@ fn styles(section: &Section) -> Vec<Option<usize>> {
     let Some(plot) = figure else {
         return Vec::new();
     };
-    let of = |key: &String| plot.series.iter().find(|s| s.key == *key).map(|s| s.style);
-    section.lead.keys.iter().map(of).collect()
+    let of = |method: &Option<usize>| {
+        let key = method.map(key)?;
+        plot.series.iter().find(|s| s.key == key).map(|s| s.style)
+    };
+    section.lead.methods.iter().map(of).collect()
 }
 
 /// The leading table of a section, its best cells starred, with or without intervals. `styles`: as

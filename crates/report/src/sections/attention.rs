@@ -1,6 +1,6 @@
 //! What is recorded of every head, in length and at the longest length where it is.
 
-use crate::captions::{definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::captions::{definition, methods, seeds_notes, seeds_sentence, slug};
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
 use records::analysis::point::point_parts;
@@ -58,7 +58,7 @@ fn table(setting: &Setting<'_>, of: &str, len: usize) -> Table {
         definition: definition(setting, of),
         columns: std::iter::once("method".to_string()).chain(names).collect(),
         rows: setting.methods.iter().map(row).collect(),
-        keys: keys(setting),
+        methods: methods(setting),
         ..Table::default()
     }
 }

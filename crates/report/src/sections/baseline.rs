@@ -137,7 +137,7 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         };
         let text = difference_text(metric, &point);
         lists[at].1.push(match point.values.len() {
-            0 if text == Absent::Missing.name() => method.title.clone(),
+            0 if point.absent.iter().all(|a| *a == Absent::Missing) => method.title.clone(),
             0 | 1 => format!("{} ({text})", method.title),
             n => format!("{} ({text}, n = {n})", method.title),
         });

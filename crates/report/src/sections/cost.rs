@@ -1,6 +1,6 @@
 //! What each method costs, beside its score: parameters, speed, memory and time.
 
-use crate::captions::{definition, keys, seeds_sentence, slug};
+use crate::captions::{definition, methods, seeds_sentence, slug};
 use crate::document::{Cell, Table};
 use crate::spec::{ReportSpec, RunTimings};
 use records::analysis::groups::{Group, Run};
@@ -69,7 +69,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
         definition: definition(setting, metric),
         columns,
         rows: setting.methods.iter().map(row).collect(),
-        keys: keys(setting),
+        methods: methods(setting),
         ..Table::default()
     }
 }

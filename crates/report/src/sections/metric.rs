@@ -1,6 +1,6 @@
 //! One metric: methods by test lengths.
 
-use crate::captions::{definition, direction, keys, seeds_notes, seeds_sentence, slug};
+use crate::captions::{definition, direction, seeds_notes, seeds_sentence, slug};
 use crate::document::{Cell, Mark, Table};
 use crate::spec::ReportSpec;
 use records::analysis::point::{Point, difference_point_parts, point_parts};
@@ -32,7 +32,7 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         (true, Scale::Linear) => " Derived from nats for each run, then averaged.",
         (true, Scale::Log) => " Averaged in nats: exp of the mean loss.",
     };
-    let (mut rows, keys) = rows(setting, metric);
+    let (mut rows, methods) = rows(setting, metric);
     let learning = setting
         .has_halves()
         .then(|| "half to all steps".to_string());
@@ -41,7 +41,7 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         None => String::new(),
     };
     if learning.is_some() {
-        mark_learning(setting, &mut rows, &keys);
+        mark_learning(setting, &mut rows, &methods);
     }
     Table {
         slug: slug(setting, metric),
@@ -67,7 +67,7 @@ pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
             .collect(),
         rows,
         metric: Some(metric.into()),
-        keys,
+        methods,
         ..Table::default()
     }
 }
@@ -100,16 +100,13 @@ fn learning_note(setting: &Setting<'_>) -> String {
 }
 
 /// Adds the column on half the steps, and marks the cells of methods that are still learning.
-/// `row_keys`: those of methods, empty for a row of the method above it.
-fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], row_keys: &[String]) {
-    let mut methods = setting.methods.iter();
-    let mut method = None;
-    for (row, key) in rows.iter_mut().zip(row_keys) {
-        let is_first = !key.is_empty();
-        if is_first {
-            method = methods.next();
-        }
-        let Some(method) = method else { continue };
+/// `methods`: those of the rows, none for a row of the method above it.
+fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], methods: &[Option<usize>]) {
+    let mut last = 0;
+    for (row, own) in rows.iter_mut().zip(methods) {
+        let is_first = own.is_some();
+        last = own.unwrap_or(last);
+        let method = &setting.methods[last];
         let is_learning = setting.is_still_learning(method);
         let number = difference_point_parts(setting.lead(), &setting.learning(method));
         row.push(if is_first {
@@ -128,13 +125,13 @@ fn mark_learning(setting: &Setting<'_>, rows: &mut [Vec<Cell>], row_keys: &[Stri
 }
 
 /// A row for each method, with marks on the best of each column, and one for the seeds that learned
-/// the task of methods of which some did not; and the keys of the rows.
-fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
-    let (mut rows, mut row_keys): (Vec<Vec<Cell>>, Vec<String>) = Default::default();
+/// the task of methods of which some did not; and the methods of the rows.
+fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<Option<usize>>) {
+    let (mut rows, mut methods): (Vec<Vec<Cell>>, Vec<Option<usize>>) = Default::default();
     // Where a method's ranked score stands: by length.
     let mut places: Vec<Vec<usize>> = Vec::new();
     let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
-    for (method, key) in setting.methods.iter().zip(keys(setting)) {
+    for (index, method) in setting.methods.iter().enumerate() {
         let cells = |name: String, of: &dyn Fn(usize) -> Point| -> Vec<Cell> {
             let points = setting.lengths.iter().map(|&len| of(len));
             let points = points.map(|point| Cell::number(point_parts(metric, &point)));
@@ -149,7 +146,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
             ""
         };
         rows.push(cells(method.title.clone() + training, &all));
-        row_keys.push(key);
+        methods.push(Some(index));
         let learned = setting.learned(method);
         if learned.is_partial() {
             let of_learned = |len| Point {
@@ -160,7 +157,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
             let name = format!("{}: the {} that learned", method.title, learned.ratio());
             rows.push(cells(name, &of_learned));
             // Not the row of the line in figures, which is of all seeds.
-            row_keys.push(String::new());
+            methods.push(None);
         }
         let last = rows.len() - 1;
         let mut place = Vec::new();
@@ -191,5 +188,5 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
             }
         }
     }
-    (rows, row_keys)
+    (rows, methods)
 }

@@ -1,7 +1,7 @@
 //! Reach: how far each method keeps its in-length score, and how much of it.
 
 use crate::captions::{
-    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug, variants_note,
+    UNCONVERGED, definition, kept, methods, seeds_notes, seeds_sentence, slug, variants_note,
 };
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
@@ -49,7 +49,7 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             "area".into(),
         ],
         rows: setting.methods.iter().map(row).collect(),
-        keys: keys(setting),
+        methods: methods(setting),
         ..Table::default()
     }
 }

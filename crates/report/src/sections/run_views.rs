@@ -4,9 +4,10 @@
 use crate::document::{Cell, RunCurve, RunView, Table};
 use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, Run};
+use records::analysis::point::Absent;
 use records::analysis::setting::Setting;
 use records::metric;
-use records::record::{EvalStatus, RunStatus};
+use records::record::RunStatus;
 use records::text::{self, thousands};
 use records::toml_text;
 
@@ -41,6 +42,8 @@ fn view(
     RunView {
         slug: format!("run-{}", run.run_id),
         name: format!("{}, seed {}", group.named.title, run.seed),
+        run: run.run_id.clone(),
+        outcome: status(run).unwrap_or_else(|| final_loss(run)),
         facts: facts(spec, run),
         scores: scores(setting, group, run),
         curves: curves(setting, run, points),
@@ -49,24 +52,31 @@ fn view(
     }
 }
 
+/// Where it diverged, if it did.
+fn status(run: &Run<'_>) -> Option<String> {
+    match &run.diverged {
+        Some(d) => Some(format!(
+            "diverged at step {}: {} not finite",
+            d.step, d.what
+        )),
+        None => (run.status == RunStatus::Diverged).then(|| "diverged".into()),
+    }
+}
+
+fn final_loss(run: &Run<'_>) -> String {
+    let text = |loss| format!("{} nats", metric::number(loss, 4));
+    run.train.final_loss_nats.map_or(String::new(), text)
+}
+
 fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
-    let status = match (&run.diverged, run.status) {
-        (Some(d), _) => format!("diverged at step {}: {} not finite", d.step, d.what),
-        (None, RunStatus::Diverged) => "diverged".into(),
-        (None, RunStatus::Ok) => String::new(),
-    };
     let labels = run.labels.iter();
     let labels: Vec<String> = labels
         .map(|l| format!("{} = {}", l.key, toml_text::inline(&l.value)))
         .collect();
-    let loss = run.train.final_loss_nats;
-    let loss = loss.map_or(String::new(), |loss| {
-        format!("{} nats", metric::number(loss, 4))
-    });
     let id = (run.experiment.clone(), run.run_id.clone());
     let timings = spec.timings.get(&id);
     let mut facts = vec![
-        ("status", status),
+        ("status", status(run).unwrap_or_default()),
         ("run", run.run_id.clone()),
         ("experiment", run.experiment.clone()),
         ("config", text::list(&labels, 16)),
@@ -86,7 +96,7 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
                 thousands(run.train.tokens)
             ),
         ),
-        ("final training loss", loss),
+        ("final training loss", final_loss(run)),
     ];
     if let Some(timings) = timings {
         facts.push(("time", timings.sentence()));
@@ -112,13 +122,14 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
         let Some(row) = run.row(variant, len) else {
             return "-".into();
         };
-        match (row.status, metric::value(&run.task, row, metric)) {
-            (EvalStatus::Ok, Some((value, _))) if value.is_finite() => {
+        match (
+            Absent::of(row.status),
+            metric::value(&run.task, row, metric),
+        ) {
+            (None, Some((value, _))) if value.is_finite() => {
                 metric::number(value, metric::decimals(metric, value)).into()
             }
-            (EvalStatus::Ok | EvalStatus::Diverged, _) => "diverged".into(),
-            (EvalStatus::Unsupported, _) => "unsupported".into(),
-            (EvalStatus::Skipped, _) => "skipped".into(),
+            (absent, _) => absent.unwrap_or(Absent::Diverged).name().into(),
         }
     };
     let row = |variant: &str| {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_text_of_a_lock_is_read_back() {
     let text = text(123, "node7", 1_000);
-    let read = |now, host, stopped| parse(&text, host, now, move |_| stopped);
+    let read = |now, host, stopped| parse(&text, host, now, move |_| stopped).holder;
     let here = read(1_720, "node7", false);
     assert_eq!(here.to_string(), "process 123 on node7 for 12 min");
     let stopped = read(1_720, "node7", true);
@@ -24,7 +24,7 @@ fn the_text_of_a_lock_is_read_back() {
 
 #[test]
 fn other_texts_are_shown_as_far_as_they_go() {
-    let read = |text| parse(text, "node7", 1_000, |_| true).to_string();
+    let read = |text| parse(text, "node7", 1_000, |_| true).holder.to_string();
     assert_eq!(read(""), "another process");
     assert_eq!(read("process 9 on elsewhere"), "process 9 on elsewhere");
     assert_eq!(read("\u{1b}[2Jsomebody\nsince never\n"), "[2Jsomebody");
@@ -100,11 +100,9 @@ impl Processes for Machine {
 
 #[test]
 fn who_really_holds_a_lock_is_named() {
-    let written = |process: u32| Holder {
-        who: format!("process {process} on {}", hostname()),
-        held: Some(Duration::from_secs(45)),
-        stopped: None,
-    };
+    let at = seconds(SystemTime::now());
+    let read = |text: &str| parse(text, &hostname(), at, |_| false);
+    let written = |process: u32| read(&text(process, &hostname(), at - 45));
     let machine = Machine(&[(12, 12, false), (700, 1, true)]);
     let shown = |text, entries: &[Entry]| identify(text, entries, &machine).to_string();
     let entry = |process, exclusive| Entry { process, exclusive };
@@ -136,9 +134,6 @@ fn who_really_holds_a_lock_is_named() {
         shown(written(12), &[]),
         format!("process 12 on {host} for 45 s")
     );
-    let other = Holder {
-        who: "process 11 on elsewhere".to_owned(),
-        ..Holder::default()
-    };
+    let other = read("process 11 on elsewhere");
     assert_eq!(shown(other, &[]), "process 11 on elsewhere");
 }
