@@ -19,12 +19,11 @@ pub(crate) fn configs(records: &[&RunRecord], spec: &ReportSpec) -> Vec<Config> 
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
     let one = |(name, runs): (&str, Vec<&RunRecord>)| {
-        let id = |run: &RunRecord| (run.experiment.clone(), run.run_id.clone());
-        let files = runs.iter().filter_map(|run| spec.configs.get(&id(run)));
-        let files: BTreeSet<&String> = files.collect();
+        let files = runs.iter().filter_map(|run| spec.place(run).config);
+        let files: BTreeSet<String> = files.collect();
         Config {
             experiment: text::name(name, 60),
-            files: files.into_iter().cloned().collect(),
+            files: files.into_iter().collect(),
             about: about(runs[0]),
             toml: toml(&runs[0].method_spec()),
         }

@@ -2,6 +2,7 @@
 
 use records::claims::Claims;
 use records::names::Names;
+use records::record::RunRecord;
 use records::text::thousands;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,13 +48,8 @@ pub struct ReportSpec {
     pub order: Vec<String>,
     /// Names of kinds for people.
     pub names: Names,
-    /// Relative paths to the directories of runs by experiment and run id, for links.
-    pub run_links: BTreeMap<(String, String), String>,
-    /// Relative paths of configs that plan a run, by experiment and run id: for links, and for the
-    /// command that trains it again, both in pages.
-    pub configs: BTreeMap<(String, String), String>,
-    /// What runs cost, by experiment and run id, where it was measured.
-    pub timings: BTreeMap<(String, String), RunTimings>,
+    /// What is known of runs beside their records, by experiment and run id.
+    pub runs: BTreeMap<(String, String), RunPlace>,
     /// Further notes, printed at the end of the report.
     pub notes: Vec<String>,
     /// Whether [`Report::summary`](crate::Report::summary) has the colours of the figures, in
@@ -62,6 +58,26 @@ pub struct ReportSpec {
     /// Columns of the terminal that [`Report::summary`](crate::Report::summary) is printed on: a
     /// table that is wider leaves its intervals to the report. None leaves nothing out.
     pub width: Option<usize>,
+}
+
+impl ReportSpec {
+    /// What is known of a run beside its record.
+    pub(crate) fn place(&self, run: &RunRecord) -> RunPlace {
+        let place = self.runs.get(&(run.experiment.clone(), run.run_id.clone()));
+        place.cloned().unwrap_or_default()
+    }
+}
+
+/// What is known of a run beside its record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunPlace {
+    /// Relative path to its directory, for links.
+    pub link: Option<String>,
+    /// Relative path of a config that plans it: for links, and for the command that trains it
+    /// again, both in pages.
+    pub config: Option<String>,
+    /// What it cost, where that was measured.
+    pub timings: Option<RunTimings>,
 }
 
 /// What a run cost on the machine that ran it. It is not part of a record, which does not depend on
@@ -116,9 +132,7 @@ impl Default for ReportSpec {
             assertions: false,
             order: Vec::new(),
             names: Names::default(),
-            run_links: BTreeMap::new(),
-            configs: BTreeMap::new(),
-            timings: BTreeMap::new(),
+            runs: BTreeMap::new(),
             notes: Vec::new(),
             colors: false,
             width: None,

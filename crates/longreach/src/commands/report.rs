@@ -12,7 +12,7 @@ use experiment::runs_on_disk::kept_configs::{self, Belonging, Config};
 use experiment::runs_on_disk::{survey, timings};
 use records::store::{EVALS_DIR, Found, find_records_within};
 use records::{Excluded, RunRecord};
-use report::{Format, Report, ReportError, ReportSpec, RunTimings, report};
+use report::{Format, Report, ReportError, ReportSpec, RunPlace, RunTimings, report};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -224,11 +224,8 @@ pub fn of_sweep(
         let run = (record.experiment.clone(), record.run_id.clone());
         (run, Some(experiment.join(&record.run_id)))
     };
-    let placed: Vec<PlacedRun> = records.iter().map(place).collect();
-    let timings = timings(&placed);
-    let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
-    let configs = rerun_command::configs(&out, Some(&config.id), &records, directories, &[]);
-    let run_links = links::links(&out, placed);
+    let placed = records.iter().map(place).collect();
+    let runs = places(&out, Some(&config.id), &records, placed, &[]);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
@@ -251,9 +248,7 @@ pub fn of_sweep(
         &all,
         &[],
         &ReportSpec {
-            run_links,
-            configs,
-            timings,
+            runs,
             notes,
             ..spec_of::spec_of(config)
         },
@@ -266,21 +261,42 @@ pub fn of_sweep(
 /// A run by experiment and run id, and its directory if it has one.
 type PlacedRun = ((String, String), Option<PathBuf>);
 
-/// What runs cost, as their directories tell; those without are left out.
-fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
-    let one = |(run, directory): &PlacedRun| {
-        let timings = timings::timings(directory.as_deref()?)?;
-        let timings = RunTimings {
-            train_secs: timings.train_secs,
-            resumed_at_step: timings.resumed_at_step,
-            tokens_per_sec: timings.train_tokens_per_sec,
-            peak_memory_bytes: timings.train_peak_memory_bytes,
-            eval_secs: timings.eval_secs,
-            runs_together: timings.runs_together,
-        };
-        Some((run.clone(), timings))
-    };
-    runs.iter().filter_map(one).collect()
+/// What is known of the runs of a report beside their records, with paths from `out`; the others as
+/// of [`rerun_command::configs`].
+fn places(
+    out: &Path,
+    chosen: Option<&str>,
+    records: &[RunRecord],
+    runs: Vec<PlacedRun>,
+    roots: &[PathBuf],
+) -> BTreeMap<(String, String), RunPlace> {
+    let directories = runs.iter().filter_map(|(_, run)| run.as_deref());
+    let configs = rerun_command::configs(out, chosen, records, directories, roots);
+    let mut places: BTreeMap<(String, String), RunPlace> = BTreeMap::new();
+    for (run, config) in configs {
+        places.entry(run).or_default().config = Some(config);
+    }
+    for (run, directory) in runs {
+        let Some(directory) = directory else { continue };
+        let place = places.entry(run).or_default();
+        let link = links::relative(out, &directory).map(|path| path + "/");
+        place.link = link.or(place.link.take());
+        place.timings = timings(&directory).or(place.timings);
+    }
+    places
+}
+
+/// What a run cost, as its directory tells.
+fn timings(directory: &Path) -> Option<RunTimings> {
+    let timings = timings::timings(directory)?;
+    Some(RunTimings {
+        train_secs: timings.train_secs,
+        resumed_at_step: timings.resumed_at_step,
+        tokens_per_sec: timings.train_tokens_per_sec,
+        peak_memory_bytes: timings.train_peak_memory_bytes,
+        eval_secs: timings.eval_secs,
+        runs_together: timings.runs_together,
+    })
 }
 
 /// The records asked for, and the directories of all that were found.
@@ -342,17 +358,9 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         );
     }
     console::tell(&format!("writing to {}", out.display()));
-    spec.timings = timings(&placed);
-    let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
     let chosen = config.as_ref().map(|config| config.id.as_str());
-    spec.configs = rerun_command::configs(
-        &out,
-        chosen,
-        &found.records,
-        directories,
-        &request.directories,
-    );
-    spec.run_links = links::links(&out, placed);
+    let roots = &request.directories;
+    spec.runs = places(&out, chosen, &found.records, placed, roots);
     let (report, paths) = write(
         &found.records,
         &found.excluded,

@@ -2,7 +2,7 @@
 
 use crate::captions::{definition, methods, seeds_sentence, slug};
 use crate::document::{Cell, Table};
-use crate::spec::{ReportSpec, RunTimings};
+use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, Run};
 use records::analysis::point::point_parts;
 use records::analysis::setting::{Method, Setting};
@@ -13,14 +13,9 @@ use std::collections::BTreeSet;
 /// One table, or none where nothing was measured: parameters alone are with the runs.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
     let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
-    let is_shown = setting.methods.len() > 1 && runs.any(|run| timings(run, spec).is_some());
+    let is_shown = setting.methods.len() > 1 && runs.any(|run| spec.place(run).timings.is_some());
     let table = is_shown.then(|| table(setting, spec));
     table.into_iter().collect()
-}
-
-fn timings<'s>(run: &Run<'_>, spec: &'s ReportSpec) -> Option<&'s RunTimings> {
-    let id = (run.experiment.clone(), run.run_id.clone());
-    spec.timings.get(&id)
 }
 
 fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
@@ -53,7 +48,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
                      variants has one cost. -: not measured."
         .to_owned();
     let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
-    if runs.any(|run| timings(run, spec).is_some_and(|t| t.runs_together > 1)) {
+    if runs.any(|run| spec.place(run).timings.is_some_and(|t| t.runs_together > 1)) {
         notes += " Of runs that were trained together each has the speed, memory and time of all.";
     }
     Table {
@@ -95,7 +90,7 @@ fn sizes(group: &Group<'_>, of: fn(&Run<'_>) -> u64) -> Cell {
 }
 
 fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
-    let timings = || group.runs.iter().filter_map(|run| timings(run, spec));
+    let timings = || group.runs.iter().filter_map(|run| spec.place(run).timings);
     let mean = |values: Vec<f64>| {
         let mean = stats::mean(&values).filter(|mean| mean.is_finite() && *mean >= 0.0);
         mean.map_or_else(|| "-".to_owned(), |mean| thousands(mean.round() as u64))

@@ -20,16 +20,13 @@ const MOST_RUNS: usize = 32;
 /// Longest description of an encoding, in characters.
 const LONGEST: usize = 600;
 
-/// Links to run directories by experiment and run id.
-type Links = BTreeMap<(String, String), String>;
-
 /// One table: every method in words, its size, training and runs, and its encoding and positions as
 /// a config has them.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
-    vec![table(setting, &spec.run_links, spec.names)]
+    vec![table(setting, spec)]
 }
 
-fn table(setting: &Setting<'_>, links: &Links, names: Names) -> Table {
+fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
     let starts = setting
         .groups
         .iter()
@@ -44,10 +41,10 @@ fn table(setting: &Setting<'_>, links: &Links, names: Names) -> Table {
     let row = |method: &Method| -> Vec<Cell> {
         let group = &setting.groups[method.group];
         let mut row: Vec<Cell> = vec![method.title.as_str().into()];
-        row.push(in_words(group, &method.variant, names).into());
+        row.push(in_words(group, &method.variant, spec.names).into());
         let mut of_runs = runs::row(group);
         of_runs.extend(stop.is_some().then(|| runs::steps(group).into()));
-        of_runs.push(by_seed(group, links));
+        of_runs.push(by_seed(group, spec));
         of_runs.extend(starts.then(|| Cell::from(start(group))));
         if method.variant != TRAINED {
             of_runs.fill("as above".into());
@@ -162,18 +159,18 @@ fn start(group: &Group<'_>) -> String {
     ))
 }
 
-fn by_seed(group: &Group<'_>, links: &Links) -> Cell {
+fn by_seed(group: &Group<'_>, spec: &ReportSpec) -> Cell {
     let mut parts: Vec<(String, Option<String>)> = Vec::new();
     for run in group.runs.iter().take(MOST_RUNS) {
-        let link = links
-            .get(&(run.experiment.clone(), run.run_id.clone()))
-            .cloned();
         let diverged = match run.status {
             RunStatus::Ok => "",
             RunStatus::Diverged => " (diverged)",
         };
         let id = text::name(short_hash(&run.run_id), 8);
-        parts.push((format!("{}: {id}{diverged}", run.seed), link));
+        parts.push((
+            format!("{}: {id}{diverged}", run.seed),
+            spec.place(run).link,
+        ));
     }
     if group.runs.len() > MOST_RUNS {
         parts.push((format!("{} more", group.runs.len() - MOST_RUNS), None));

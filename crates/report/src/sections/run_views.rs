@@ -38,7 +38,6 @@ fn view(
     run: &Run<'_>,
     points: usize,
 ) -> RunView {
-    let id = (run.experiment.clone(), run.run_id.clone());
     RunView {
         slug: format!("run-{}", run.run_id),
         name: format!("{}, seed {}", group.named.title, run.seed),
@@ -48,7 +47,7 @@ fn view(
         scores: scores(setting, group, run),
         curves: curves(setting, run, points),
         command: command(spec, run),
-        link: spec.run_links.get(&id).cloned(),
+        link: spec.place(run).link,
     }
 }
 
@@ -73,8 +72,6 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
     let labels: Vec<String> = labels
         .map(|l| format!("{} = {}", l.key, toml_text::inline(&l.value)))
         .collect();
-    let id = (run.experiment.clone(), run.run_id.clone());
-    let timings = spec.timings.get(&id);
     let mut facts = vec![
         ("status", status(run).unwrap_or_default()),
         ("run", run.run_id.clone()),
@@ -98,7 +95,7 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
         ),
         ("final training loss", final_loss(run)),
     ];
-    if let Some(timings) = timings {
+    if let Some(timings) = spec.place(run).timings {
         facts.push(("time", timings.sentence()));
     }
     let facts = facts.into_iter().filter(|(_, text)| !text.is_empty());
@@ -223,12 +220,11 @@ fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
         arguments.push(' ');
         arguments.push_str(&quoted(&value));
     }
-    let id = (run.experiment.clone(), run.run_id.clone());
-    let Some(path) = spec.configs.get(&id) else {
+    let Some(path) = spec.place(run).config else {
         return Vec::new();
     };
     let is_plain = path.split('/').all(|part| part.is_empty() || is_word(part));
-    let config = if is_plain { path.clone() } else { quoted(path) };
+    let config = if is_plain { path } else { quoted(&path) };
     vec![
         format!("longreach run {config} 'seeds=["),
         run.seed.to_string(),

@@ -2,7 +2,7 @@
 
 use crate::board::scored;
 use crate::common::*;
-use longreach_report::{Format, Report, ReportError, ReportSpec, report};
+use longreach_report::{Format, Report, ReportError, ReportSpec, RunPlace, report};
 use proptest::prelude::*;
 use records::Excluded;
 use records::record::*;
@@ -648,10 +648,13 @@ fn every_link_of_the_markdown_leads_somewhere() {
 fn a_page_links_to_configs_and_other_files_do_not_depend_on_them() {
     let all = text_experiment();
     let with = |runs: &[RunRecord]| {
-        let file = "../configs/a b.toml".to_owned();
+        let place = RunPlace {
+            config: Some("../configs/a b.toml".to_owned()),
+            ..RunPlace::default()
+        };
         let id = |run: &RunRecord| (run.experiment.clone(), run.run_id.clone());
-        let configs = runs.iter().map(|run| (id(run), file.clone())).collect();
-        let spec = ReportSpec { configs, ..spec() };
+        let runs = runs.iter().map(|run| (id(run), place.clone())).collect();
+        let spec = ReportSpec { runs, ..spec() };
         longreach_report::report(&all, &[], &spec).unwrap()
     };
     let (known, unknown) = (with(&all), with(&[]));

@@ -1,15 +1,7 @@
 //! Relative paths from the directory of a report, which hold wherever the directory is moved together
 //! with its runs.
 
-use super::PlacedRun;
-use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Links to run directories by experiment and run id, relative to the directory of a report.
-pub fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String> {
-    let link = |(run, directory): PlacedRun| Some((run, relative(out, &directory?)? + "/"));
-    runs.into_iter().filter_map(link).collect()
-}
 
 /// The path of `to` from the directory `from`: up to the directory that both share, then down. None
 /// where a name is no text.
