@@ -2,7 +2,7 @@
 
 use super::escape;
 use super::runs;
-use super::texts::{cell_reason, each, pairs};
+use super::texts::{around, cell_reason, each, pairs};
 use crate::captions::key;
 use crate::document::{
     Cell, Differences, Document, Figure, Layout, Mark, PageLink, RunView, Section, Table, Tone,
@@ -35,38 +35,17 @@ pub(super) fn context(document: &Document) -> Value {
         .par_iter()
         .map(|s| section(s, is_large))
         .collect();
-    let chapter = |c: &crate::document::Chapter| {
-        let tables: Vec<Value> = c.tables.iter().map(table).collect();
-        context! { name => printable(&c.name), slug => c.slug.as_str(), summary => printable(&c.summary), tables }
-    };
-    let (first, chapters): (Vec<_>, Vec<_>) = document.chapters.iter().partition(|c| c.is_first);
     let configs = document.configs.iter();
     let configs = configs.filter(|config| !document.is_elsewhere(&config.experiment));
-    let configs = configs.map(|config| {
-        let lines: Vec<String> = config.toml.lines().map(printable).collect();
-        context! {
-            experiment => printable(&config.experiment),
-            files => each(&config.files),
-            about => printable(&config.about),
-            lines,
-        }
-    });
-    let lists = document.lists().into_iter();
-    let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
     context! {
-        title => printable(&document.title),
         pages => document.pages.iter().map(page_link).collect::<Vec<_>>(),
         folded => is_large,
         sections,
-        first => first.into_iter().map(chapter).collect::<Vec<_>>(),
-        chapters => chapters.into_iter().map(chapter).collect::<Vec<_>>(),
-        conditions => pairs(&document.conditions),
-        configs => configs.collect::<Vec<_>>(),
-        lists => lists.collect::<Vec<_>>(),
         defs => Value::from_safe_string(definitions()),
         script => Value::from_safe_string(SCRIPT.into()),
         script_hash => SCRIPT_HASH,
         style => Value::from_safe_string(style()),
+        ..around(document, configs, table)
     }
 }
 

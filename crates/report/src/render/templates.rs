@@ -4,9 +4,9 @@
 //! printed in.
 
 use super::columns::Columns;
-use super::texts::{each, pairs};
+use super::texts::{around, each, pairs};
 use super::{escape, html as page};
-use crate::document::{Cell, Chapter, Document, Figure, Layout, Mark, Section, Table};
+use crate::document::{Cell, Document, Figure, Layout, Mark, Section, Table};
 use crate::error::ReportError;
 use crate::plot::described;
 use minijinja::value::ValueKind;
@@ -104,29 +104,9 @@ impl Markup {
 
 fn whole(document: &Document) -> Value {
     let sections = document.sections.iter().map(section);
-    let chapter = |c: &Chapter| {
-        let tables: Vec<Value> = c.tables.iter().map(table).collect();
-        context! { name => printable(&c.name), slug => c.slug.as_str(), summary => printable(&c.summary), tables }
-    };
-    let (first, chapters): (Vec<_>, Vec<_>) = document.chapters.iter().partition(|c| c.is_first);
-    let configs = document.configs.iter().map(|config| {
-        let lines: Vec<String> = config.toml.lines().map(printable).collect();
-        context! {
-            experiment => printable(&config.experiment),
-            about => printable(&config.about),
-            lines,
-        }
-    });
-    let lists = document.lists().into_iter();
-    let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
     context! {
-        title => printable(&document.title),
         sections => sections.collect::<Vec<_>>(),
-        first => first.into_iter().map(chapter).collect::<Vec<_>>(),
-        chapters => chapters.into_iter().map(chapter).collect::<Vec<_>>(),
-        conditions => pairs(&document.conditions),
-        configs => configs.collect::<Vec<_>>(),
-        lists => lists.collect::<Vec<_>>(),
+        ..around(document, document.configs.iter(), table)
     }
 }
 
