@@ -74,7 +74,7 @@ pub(super) fn document(
 }
 
 /// Whether a record has a label or a variant of this name.
-pub(super) fn is_known(records: &[&RunRecord], name: &str) -> bool {
+fn is_known(records: &[&RunRecord], name: &str) -> bool {
     records.iter().any(|r| {
         r.labels.iter().any(|l| l.text == name) || r.evals.iter().any(|e| e.variant == name)
     })

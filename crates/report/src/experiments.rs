@@ -1,7 +1,7 @@
 //! A page for each experiment beside the page over all: what that one leaves out for want of room,
 //! and the runs and the config of the experiment.
 
-use super::assemble::{document, is_known};
+use super::assemble::document;
 use super::document::Document;
 use super::pages::{ExperimentPage, links};
 use super::spec::{Format, ReportSpec};
@@ -57,16 +57,11 @@ fn of_experiment(
     settings: &[Setting<'_>],
     spec: &ReportSpec,
 ) -> Document {
-    let records = &roles.results[..];
     let own = ReportSpec {
         title: text::name(experiment, 60),
-        // What only other experiments have is not missing here; notes are about all records.
-        order: spec
-            .order
-            .iter()
-            .filter(|t| is_known(records, t))
-            .cloned()
-            .collect(),
+        // Settings are in order. What only other experiments have is not missing here; notes are
+        // about all records.
+        order: Vec::new(),
         notes: Vec::new(),
         ..spec.clone()
     };

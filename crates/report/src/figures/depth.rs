@@ -1,6 +1,6 @@
 //! Exact answers by the depth of the queried item and by length.
 
-use super::shared::{MOST_LINES, drawn, method_names};
+use super::shared::{MOST_LINES, drawn, method_names, past_training};
 use crate::captions::slug;
 use crate::document::{Drawing, Figure};
 use crate::plot::{Grid, Grids};
@@ -58,10 +58,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             .map(|((from, to), _)| format!("{from} to {to} %"))
             .collect(),
         grids: methods.iter().zip(names).map(grid).collect(),
-        reference: setting.longer().next().and_then(|longer| {
-            let at = setting.lengths.iter().position(|&len| len == longer)?;
-            (at > 0).then(|| (at, "train length".into()))
-        }),
+        reference: past_training(setting),
     };
     let caption = format!(
         "{} by depth and test length, means over seeds; {}. Right of the dashed line: longer than \

@@ -1,7 +1,7 @@
 //! Scores of every method by test length, as coloured cells: an axis of numbers against length, or
 //! all methods where there are too many for lines.
 
-use super::shared::MOST_LINES;
+use super::shared::{MOST_LINES, past_training};
 use crate::captions::slug;
 use crate::document::{Drawing, Figure};
 use crate::plot::{Grid, Grids};
@@ -66,10 +66,7 @@ fn figure(setting: &Setting<'_>) -> Figure {
                 .map(|row| row.iter().map(text).collect())
                 .collect(),
         }],
-        reference: setting.longer().next().and_then(|longer| {
-            let at = setting.lengths.iter().position(|&len| len == longer)?;
-            (at > 0).then(|| (at, "train length".into()))
-        }),
+        reference: past_training(setting),
     };
     Figure {
         slug: slug(setting, &format!("{metric}-by-method-and-length")),

@@ -324,6 +324,14 @@ pub(super) fn averaged(
     }
 }
 
+/// The first column past the training length, where a line separates it, unless it is the first of
+/// all.
+pub(super) fn past_training(setting: &Setting<'_>) -> Option<(usize, String)> {
+    let longer = setting.longer().next()?;
+    let at = setting.lengths.iter().position(|&len| len == longer)?;
+    (at > 0).then(|| (at, "train length".into()))
+}
+
 pub(super) type Band = fn(&Estimate, &[f64]) -> Option<(f64, f64)>;
 
 /// From the smallest to the largest seed: unlike an interval about the mean it never reaches below

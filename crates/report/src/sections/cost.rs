@@ -1,9 +1,10 @@
 //! What each method costs, beside its score: parameters, speed, memory and time.
 
+use super::runs::sizes;
 use crate::captions::{definition, methods, seeds_sentence, slug};
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
-use records::analysis::groups::{Group, Run};
+use records::analysis::groups::Group;
 use records::analysis::point::point_parts;
 use records::analysis::setting::{Method, Setting};
 use records::stats;
@@ -36,11 +37,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
             let point = setting.score(method, metric, len);
             Cell::number(point_parts(metric, &point))
         });
-        let sizes = [
-            sizes(group, |run| run.model.parameters),
-            sizes(group, |run| run.model.encoding_parameters),
-        ];
-        let all = std::iter::once(name).chain(scores).chain(sizes);
+        let all = std::iter::once(name).chain(scores).chain(sizes(group));
         all.chain(timed(group, spec)).collect()
     };
     let mut notes = "Speed, memory and time are those of training, means over the runs that were \
@@ -82,12 +79,6 @@ fn longest(setting: &Setting<'_>) -> Option<usize> {
 
 /// Columns of what was measured.
 const TIMED: [&str; 3] = ["tokens a second", "memory (MiB)", "training (s)"];
-
-fn sizes(group: &Group<'_>, of: fn(&Run<'_>) -> u64) -> Cell {
-    let values: BTreeSet<u64> = group.runs.iter().map(of).collect();
-    let texts: Vec<String> = values.into_iter().map(thousands).collect();
-    texts.join(" / ").into()
-}
 
 fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
     let timings = || group.runs.iter().filter_map(|run| spec.place(run).timings);

@@ -2,7 +2,7 @@
 
 use crate::captions::seeds_notes;
 use crate::document::Cell;
-use records::analysis::groups::Group;
+use records::analysis::groups::{Group, Run};
 use records::analysis::point::estimate_text;
 use records::analysis::setting::Setting;
 use records::metric;
@@ -80,22 +80,27 @@ pub(super) fn steps(group: &Group<'_>) -> String {
     }
 }
 
-pub(super) fn row(group: &Group<'_>) -> Vec<Cell> {
-    let runs = &group.runs;
-    let distinct = |values: BTreeSet<u64>| -> Cell {
+/// Parameters of the runs, and those of their encodings.
+pub(super) fn sizes(group: &Group<'_>) -> [Cell; 2] {
+    let distinct = |of: fn(&Run<'_>) -> u64| -> Cell {
+        let values: BTreeSet<u64> = group.runs.iter().map(of).collect();
         let texts: Vec<String> = values.into_iter().map(thousands).collect();
         texts.join(" / ").into()
     };
-    let losses: Vec<f64> = runs
+    [
+        distinct(|run| run.model.parameters),
+        distinct(|run| run.model.encoding_parameters),
+    ]
+}
+
+pub(super) fn row(group: &Group<'_>) -> Vec<Cell> {
+    let losses: Vec<f64> = group
+        .runs
         .iter()
         .filter_map(|r| r.train.final_loss_nats)
         .filter(|l| l.is_finite())
         .collect();
     let loss = Estimate::of_mean(&losses);
     let loss = loss.map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
-    vec![
-        distinct(runs.iter().map(|r| r.model.parameters).collect()),
-        distinct(runs.iter().map(|r| r.model.encoding_parameters).collect()),
-        loss.into(),
-    ]
+    sizes(group).into_iter().chain([loss.into()]).collect()
 }
