@@ -6,12 +6,14 @@
 //! run/           from a specification to a record: train, evaluate
 //! runs_on_disk/  the directories of runs: who may write them, and what is in them
 //! device/        the hardware that computes
+//! host.rs        numbers of tensors on the host
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 pub mod device;
+pub mod host;
 pub mod plan;
 pub mod run;
 pub mod runs_on_disk;

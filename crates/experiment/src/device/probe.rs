@@ -1,5 +1,6 @@
 //! A small computation that shows whether a device works.
 
+use crate::host::values;
 use burn::tensor::{Device, Tensor};
 
 /// Compares operations that training needs with the host. Returns the first wrong result.
@@ -15,11 +16,7 @@ pub fn computes_wrongly(device: &Device) -> Option<String> {
     const AT: [f32; 4] = [0.3, 0.7, 1.5, 2.5];
     let x = || Tensor::<1>::from_floats(AT, device);
     let wrong = |name: &str, computed: Tensor<1>, host: fn(f64) -> f64| {
-        let computed = computed
-            .into_data()
-            .convert::<f32>()
-            .try_to_vec::<f32>()
-            .expect("data was just converted to f32");
+        let computed = values::<f32>(computed.into_data());
         differs(name, &AT, &computed, host)
     };
     wrong("sin", x().sin(), f64::sin)

@@ -1,6 +1,7 @@
 //! Builds models, from a seed or from saved weights, and moves batches to and predictions from the
 //! device.
 
+use crate::host::values;
 use crate::run::parameters::{self, draw};
 use crate::spec::{RunSpec, trained_path};
 use anyhow::Result;
@@ -125,10 +126,5 @@ pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>
 pub fn greedy_tokens(logits: Tensor<3>) -> Vec<i64> {
     // [rows, seq_len, 1] -> [rows, seq_len]
     let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
-    guesses
-        .into_data()
-        // Backends have integers of different widths.
-        .convert::<i64>()
-        .try_to_vec::<i64>()
-        .expect("data was just converted to i64")
+    values(guesses.into_data())
 }

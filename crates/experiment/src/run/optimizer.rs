@@ -4,6 +4,7 @@
 //! clips every tensor separately. This one resumes exactly and takes the gradient norm over all
 //! parameters, as PyTorch recipes do.
 
+use crate::host::values;
 use crate::run::parameters::{ParamPath, is_of_encoding, joined_path, own_path};
 use crate::spec::AdamWConfig;
 use crate::spec::train::Decay;
@@ -163,11 +164,7 @@ impl AdamW {
     /// First and second moments on the host, flattened, by the path of their parameter.
     pub fn moments(&self) -> [Weights; 2] {
         let host = |tensor: &Tensor<1>| {
-            let values = tensor
-                .clone()
-                .into_data_dtype(DType::F32)
-                .try_to_vec::<f32>()
-                .expect("data was just converted to f32");
+            let values = values::<f32>(tensor.clone().into_data_dtype(DType::F32));
             HostTensor {
                 shape: vec![values.len()],
                 values,

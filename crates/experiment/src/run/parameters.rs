@@ -4,6 +4,7 @@
 //! the name of an enum's variant is not part of it, so that a path does not change with the
 //! encoding's kind.
 
+use crate::host::values;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor};
 use posenc::Distribution;
@@ -77,10 +78,7 @@ pub fn of<M: Module>(module: &M) -> Weights {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let tensor = param.val();
             let shape = tensor.dims().to_vec();
-            let values = tensor
-                .into_data_dtype(DType::F32)
-                .try_to_vec::<f32>()
-                .expect("data was just converted to f32");
+            let values = values::<f32>(tensor.into_data_dtype(DType::F32));
             self.found
                 .insert(self.path.dotted(), HostTensor { shape, values });
         }

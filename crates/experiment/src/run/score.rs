@@ -1,5 +1,6 @@
 //! Scores one variant at one length: the test set, its sums in host f64, and the metrics.
 
+use crate::host::values;
 use crate::run::greedy::greedy;
 use crate::run::model::{greedy_tokens, upload};
 use crate::run::test_rows::TestRows;
@@ -278,11 +279,7 @@ impl Sums {
                 ..Pass::default()
             },
         );
-        let nll = nll
-            .into_data()
-            .convert::<f64>()
-            .try_to_vec::<f64>()
-            .expect("data was just converted to f64");
+        let nll = values::<f64>(nll.into_data());
         // The logits of text are not read back: it is scored by its loss alone.
         let guesses =
             decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| greedy_tokens(logits)));

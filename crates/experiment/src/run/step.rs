@@ -1,6 +1,7 @@
 //! One training step up to its gradients: batches, dropout, losses, and where a number that is not
 //! finite began. Everything depends on the weights and (spec, step) alone.
 
+use crate::host::values;
 use crate::run::optimizer::SquaredNorms;
 use crate::run::side_by_side::Models;
 use crate::spec::{LengthCurriculum, RunSpec};
@@ -211,11 +212,7 @@ pub fn to_host(losses: &Tensor<1>, norms: &SquaredNorms) -> Vec<(f64, Vec<f64>)>
     let count = losses.dims()[0];
     // Detached: nothing here is differentiated.
     let numbers = std::iter::once(losses.clone().inner()).chain(norms.sums());
-    let numbers = Tensor::cat(numbers.collect(), 0)
-        .into_data()
-        .convert::<f64>()
-        .try_to_vec::<f64>()
-        .expect("data was just converted to f64");
+    let numbers = values::<f64>(Tensor::cat(numbers.collect(), 0).into_data());
     let (losses, squares) = numbers.split_at(count);
     let each = losses.iter().enumerate();
     each.map(|(g, loss)| (*loss, norms.of(g, squares)))
@@ -240,11 +237,7 @@ pub fn first_not_finite(
     let observe = |name: &str, x: &Tensor<3>| {
         let rows = x.dims()[0] / count;
         let own = x.clone().slice_dim(0, g * rows..(g + 1) * rows);
-        let values = own
-            .into_data()
-            .convert::<f32>()
-            .try_to_vec::<f32>()
-            .expect("data was just converted to f32");
+        let values = values::<f32>(own.into_data());
         // Only the first: everything after it is not finite either.
         if first.borrow().is_none() && values.iter().any(|value| !value.is_finite()) {
             *first.borrow_mut() = Some(format!("output of {name}"));

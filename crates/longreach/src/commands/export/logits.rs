@@ -2,6 +2,7 @@
 
 use crate::commands::export::trained::Trained;
 use crate::commands::export::{Args, Tensors, write_tensors};
+use experiment::host::values;
 use experiment::run::model::{rebuild, upload};
 use experiment::spec::MAX_LOGITS;
 use safetensors::tensor::Dtype;
@@ -34,10 +35,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         };
         let logits = model.forward(upload(batch, device).0, &set.part.positions, &pass);
         let shape = logits.dims().to_vec();
-        let logits = logits.into_data().convert::<f32>();
-        let logits = logits
-            .try_to_vec::<f32>()
-            .map_err(|error| Failure::bug(format!("{error:?}")))?;
+        let logits = values::<f32>(logits.into_data());
         let bytes = batch.inputs.iter().flat_map(|id| id.to_le_bytes());
         let rows = vec![batch.rows, batch.seq_len];
         let tokens = (Dtype::I32, rows, bytes.collect());
