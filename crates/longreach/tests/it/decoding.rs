@@ -92,6 +92,15 @@ fn until_wrong(batch: &Batch, guesses: &[i64], row: usize) -> Vec<usize> {
     up_to
 }
 
+/// A place with a text, and the task on it.
+fn with_text() -> (Scratch, &'static str) {
+    let scratch = Scratch::with(TINY);
+    let text = "the cat sat on the mat. ".repeat(400);
+    std::fs::write(scratch.directory.path().join("text.txt"), text).unwrap();
+    let task = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
+    (scratch, task)
+}
+
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -378,13 +387,7 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
     reason = "one story: every step builds on the one before"
 )]
 fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own() {
-    let scratch = Scratch::with(TINY);
-    std::fs::write(
-        scratch.directory.path().join("text.txt"),
-        "the cat sat on the mat. ".repeat(400),
-    )
-    .unwrap();
-    let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
+    let (scratch, text) = with_text();
     exits(
         &scratch.longreach(
             "run",
@@ -632,13 +635,7 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
 
 #[test]
 fn what_no_task_has_a_use_for_is_refused() {
-    let scratch = Scratch::with(TINY);
-    std::fs::write(
-        scratch.directory.path().join("text.txt"),
-        "the cat sat on the mat. ".repeat(400),
-    )
-    .unwrap();
-    let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
+    let (scratch, text) = with_text();
     for (arguments, parts) in [
         (
             vec![text, "eval.decode=\"greedy\""],
@@ -780,13 +777,7 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
             )
         });
     }
-    let scratch = Scratch::with(TINY);
-    std::fs::write(
-        scratch.directory.path().join("text.txt"),
-        "the cat sat on the mat. ".repeat(400),
-    )
-    .unwrap();
-    let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
+    let (scratch, text) = with_text();
     exits(
         &scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, rope]),
         0,

@@ -133,8 +133,24 @@ fn run_of(scratch: &Scratch) -> PathBuf {
     scratch.runs().join(record.parent().unwrap())
 }
 
+/// The job of a run gives the same files where a signal meets it on its way.
+pub fn same_if_stopped(scratch: &Scratch, calm: &Path, signal: &str) {
+    // Again where every run ended before its signal, as after a pause of the machine.
+    let met = |tries: usize| {
+        let copy = scratch.directory.path().join(format!("{signal}{tries}"));
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::copy(calm.join("job.json"), copy.join("job.json")).unwrap();
+        (stopped_again_and_again(&copy, signal) > 0).then_some(copy)
+    };
+    let copy = (0..20).find_map(met).expect("the signal meets the run");
+    for file in ["record.json", "weights.safetensors", "steps.jsonl"] {
+        let [ours, theirs] = [calm, &copy].map(|run| std::fs::read(run.join(file)).unwrap());
+        assert!(ours == theirs, "{file} differs after {signal}");
+    }
+}
+
 /// A run killed, or asked to stop, again and again, until it is recorded.
-pub fn stopped_again_and_again(run: &Path, signal: &str) -> u32 {
+fn stopped_again_and_again(run: &Path, signal: &str) -> u32 {
     let mut stops = 0;
     for round in 0_u64.. {
         let mut child = longreach()
@@ -177,18 +193,7 @@ fn stopped_at_any_instant_the_scores_are_the_same() {
     exits(&scratch.longreach("run", &arguments), 0);
     let calm = run_of(&scratch);
     for signal in ["-KILL", "-INT"] {
-        // Again where every run ended before its signal, as after a pause of the machine.
-        let met = |tries: usize| {
-            let copy = scratch.directory.path().join(format!("{signal}{tries}"));
-            std::fs::create_dir(&copy).unwrap();
-            std::fs::copy(calm.join("job.json"), copy.join("job.json")).unwrap();
-            (stopped_again_and_again(&copy, signal) > 0).then_some(copy)
-        };
-        let copy = (0..20).find_map(met).expect("the signal meets the run");
-        for file in ["record.json", "weights.safetensors", "steps.jsonl"] {
-            let [ours, theirs] = [&calm, &copy].map(|run| std::fs::read(run.join(file)).unwrap());
-            assert!(ours == theirs, "{file} differs after {signal}");
-        }
+        same_if_stopped(&scratch, &calm, signal);
     }
 }
 

@@ -121,27 +121,14 @@ fn a_run_that_never_gets_there_takes_all_its_steps() {
 #[cfg(unix)]
 #[test]
 fn stopped_at_any_instant_it_ends_at_the_same_step_with_the_same_bytes() {
-    use crate::step_scores::stopped_again_and_again;
+    use crate::step_scores::same_if_stopped;
     let (_kept, _, losses) = losses_on_selection_rows("eval.test_lens=[4]");
     let bound = losses[17].1;
     let stop = format!("train.stop={{metric=\"loss_nats\",at_most={bound:?},every=10}}");
     let (scratch, calm, record) = run(&[&stop, "eval.every=15", "eval.batch_tokens=64"]);
     assert!(record.train.steps < 240);
     for signal in ["-KILL", "-INT"] {
-        // Again where every run ended before its signal, as after a pause of the machine.
-        let met = |tries: usize| {
-            let copy = scratch.directory.path().join(format!("{signal}{tries}"));
-            std::fs::create_dir(&copy).unwrap();
-            std::fs::copy(calm.join("job.json"), copy.join("job.json")).unwrap();
-            (stopped_again_and_again(&copy, signal) > 0).then_some(copy)
-        };
-        let copy = (0..20).find_map(met).expect("the signal meets the run");
-        for name in ["record.json", "weights.safetensors", "steps.jsonl"] {
-            assert!(
-                file(&calm, name) == file(&copy, name),
-                "{name} after {signal}"
-            );
-        }
+        same_if_stopped(&scratch, &calm, signal);
     }
 }
 
