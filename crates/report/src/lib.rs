@@ -13,13 +13,14 @@
 //! section.rs      a setting: what was found, tables, figures, definitions
 //! sections/       tables of a setting, one file each
 //! figures/        figures of a setting, one file each
-//! chapters/       tables about all settings: ranks, correlations, claims
+//! chapters/       tables about all settings: board, overview, correlations, claims, assertions
 //! finding.rs      what the numbers of a setting say, in sentences
 //! captions.rs     parts of captions that tables and figures share
 //! remarks.rs      letters behind names of methods, and what they mean
 //! conditions.rs   facts that all numbers depend on
 //! config.rs       one resolved spec of each experiment, and its configs
 //! render/         Markdown, HTML, LaTeX, CSV, terminal
+//! error.rs        why there is no report
 //! output.rs       the files, and writing them
 //! comparison/     the scores of two sets of records
 //! ```

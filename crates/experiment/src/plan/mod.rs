@@ -26,6 +26,7 @@
 //! variant_rules.rs what every variant must satisfy, whoever asks for it
 //! variants.rs      what variants add to the trained encoding and drop of it
 //! notes.rs         what the author of a config may not expect
+//! before.rs        the length that was trained on before an encoding came in
 //! frozen.rs        what tests of the trained encoding keep of the training length
 //! blind.rs         where a fixed bias by distance leaves pairs without weight
 //! select.rs        [select] and half_seeds: configurations derived from a cell

@@ -5,6 +5,7 @@
 //! group of runs that differ only by seed, under one variant.
 //!
 //! ```text
+//! comparable.rs    which runs share a table
 //! identity.rs      which runs are seeds of one method
 //! naming.rs        names of methods
 //! groups.rs        runs pooled into methods; later evaluations attached to their runs
@@ -19,6 +20,7 @@
 //! outcome.rs       reach, the best method
 //! by_seed.rs       reach of each seed
 //! varied.rs        what rows differ in besides the method
+//! looks.rs         which line of the figures a run's is
 //! base_sweep.rs    methods that differ only in the rotary base
 //! ```
 
