@@ -6,7 +6,7 @@ use crate::text;
 use std::collections::BTreeMap;
 
 /// How far below zero rounding may put a mean loss: logarithms are approximate on some devices.
-const ROUNDING_NATS: f64 = 1e-3;
+pub const ROUNDING_NATS: f64 = 1e-3;
 /// Largest number of items that a mean can be over: more tokens than any test reads.
 const MOST_ITEMS: u64 = 1 << 50;
 

@@ -1,7 +1,8 @@
 //! `longreach status` of a submitted sweep: thousands of runs in one screen.
 
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::Table;
 use experiment::runs_on_disk::state::{Counts, RunState, counts_text};
+use records::text::short_hash;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -135,7 +136,7 @@ fn line(run: &RunLine) -> String {
     format!(
         "{} {} {}, seed {}, step {} of {}{note}",
         run.state,
-        run.run_id.get(..8).unwrap_or(&run.run_id),
+        short_hash(&run.run_id),
         run.name,
         run.seed,
         run.step,
@@ -184,7 +185,6 @@ fn by_method(states: &States) -> Vec<(&str, Counts)> {
 fn methods(states: &States, by_method: &[(&str, Counts)]) -> Table {
     let columns: Vec<RunState> = states.counts.keys().copied().collect();
     let mut table = console::table(["method"]);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
     let names = columns.iter().map(ToString::to_string);
     table.set_header(std::iter::once("method".to_owned()).chain(names));
     for (method, counts) in by_method {

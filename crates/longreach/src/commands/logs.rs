@@ -1,6 +1,7 @@
 //! `longreach logs`: why runs of a submitted sweep failed, grouped by message.
 
 use experiment::runs_on_disk::state::RunState;
+use records::text::short_hash;
 use rundir::steplog::LOG_FILE;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -138,7 +139,10 @@ fn grouped(
     groups.sort_by(|(a, first), (b, second)| second.len().cmp(&first.len()).then_with(|| a.cmp(b)));
     let mut text = String::new();
     for ((state, pattern), runs) in &groups {
-        let ids: Vec<String> = runs.iter().map(|run| short(&run.run_id)).collect();
+        let ids: Vec<String> = runs
+            .iter()
+            .map(|run| short_hash(&run.run_id).to_owned())
+            .collect();
         let runs = count(runs.len(), "run");
         text.push_str(&format!(
             "{runs} {state}: {pattern}\n  {}\n",
@@ -152,10 +156,6 @@ fn grouped(
     ));
     text.push_str(&of_run(directory, submission, first, processes));
     text
-}
-
-fn short(id: &str) -> String {
-    id.get(..8).unwrap_or(id).to_owned()
 }
 
 /// Everything that is known of a run: its events, its message, and the ends of its logs.

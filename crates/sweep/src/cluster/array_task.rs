@@ -431,28 +431,21 @@ impl Journal for Log<'_> {
 
     fn ended(&self, run: &PlannedRun, directory: &Path, ended: &Result<(), Failure>) {
         let id = run.job.run_id.clone();
-        let message = |failure: &Failure| failure.message.clone();
         self.events.write(match ended {
             Ok(()) => {
                 let record = files::recorded(directory, &run.job);
                 let diverged = record.is_some_and(|record| record.status == RunStatus::Diverged);
                 What::Done { run: id, diverged }
             }
-            Err(failure) if failure.exit.on_request() || failure.exit == Exit::Busy => {
-                What::Stopped {
-                    run: id,
-                    message: message(failure),
+            Err(failure) => {
+                let (run, message, exit) = (id, failure.message.clone(), failure.exit);
+                // Without the device: the scheduler may start the task elsewhere, where it works.
+                if exit.on_request() || [Exit::Busy, Exit::Device].contains(&exit) {
+                    What::Stopped { run, message }
+                } else {
+                    What::Failed { run, message }
                 }
             }
-            // The scheduler may start the task elsewhere, where the device works.
-            Err(failure) if failure.exit == Exit::Device => What::Stopped {
-                run: id,
-                message: message(failure),
-            },
-            Err(failure) => What::Failed {
-                run: id,
-                message: message(failure),
-            },
         });
     }
 

@@ -3,12 +3,10 @@
 use super::Subject;
 use experiment::run::train::{self, final_loss, thin};
 use experiment::spec::RunSpec;
+use records::range::ROUNDING_NATS;
 use records::record::RunStatus;
 use rundir::steplog::{self, LOG_FILE, Step};
 use tasks::Task;
-
-/// How far below zero rounding may put a mean loss.
-const LEAST_LOSS: f64 = -1e-3;
 
 /// The log holds every step, and the record agrees with it.
 pub(super) fn check(run: &Subject<'_>, task: Option<&dyn Task>) -> Vec<String> {
@@ -71,7 +69,7 @@ fn first_wrong_step(spec: &RunSpec, steps: &[Step], task: Option<&dyn Task>) -> 
     let mut tokens = 0;
     for (index, step) in (0..).zip(steps) {
         let line = index + 1;
-        if !(step.loss_nats >= LEAST_LOSS && step.grad_norm >= 0.0) {
+        if !(step.loss_nats >= -ROUNDING_NATS && step.grad_norm >= 0.0) {
             return Some(format!(
                 "step {line} of {LOG_FILE} has a loss or a gradient norm below 0"
             ));
