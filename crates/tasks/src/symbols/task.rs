@@ -51,6 +51,15 @@ pub(super) struct Plan {
 }
 
 impl<R: Rule> SymbolTask<R> {
+    /// The task of a kind that is this rule.
+    pub(crate) fn boxed(
+        rule: R,
+        test_rows: u64,
+        ctx: &BuildContext<'_>,
+    ) -> Result<Box<dyn Task>, TaskError> {
+        Ok(Box::new(Self::new(rule, test_rows, ctx)?))
+    }
+
     pub(crate) fn new(rule: R, test_rows: u64, ctx: &BuildContext<'_>) -> Result<Self, TaskError> {
         let hint = "the number of test strings at each length";
         in_range("test_rows", test_rows, 1..=1_000_000, hint)?;

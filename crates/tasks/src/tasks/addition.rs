@@ -329,7 +329,7 @@ impl TaskSpec for AdditionConfig {
             hints: self.hints,
             scratchpad: self.scratchpad,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }
 

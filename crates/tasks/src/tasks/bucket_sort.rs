@@ -56,10 +56,6 @@ impl TaskSpec for BucketSortConfig {
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(
-            rule(self.alphabet),
-            self.test_rows,
-            ctx,
-        )?))
+        SymbolTask::boxed(rule(self.alphabet), self.test_rows, ctx)
     }
 }

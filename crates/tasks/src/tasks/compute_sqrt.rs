@@ -86,6 +86,6 @@ impl TaskSpec for ComputeSqrtConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))
+        SymbolTask::boxed(rule(), self.test_rows, ctx)
     }
 }

@@ -72,6 +72,6 @@ impl TaskSpec for CopyConfig {
             check_distinct(self.alphabet, ctx)?;
         }
         let rule = rule(self.alphabet, self.distinct);
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

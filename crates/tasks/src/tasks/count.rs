@@ -96,12 +96,12 @@ impl TaskSpec for CountConfig {
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             Count {
                 alphabet: self.alphabet,
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }

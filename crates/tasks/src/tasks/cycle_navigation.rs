@@ -69,10 +69,6 @@ impl TaskSpec for CycleNavigationConfig {
             2..=4096,
             "the number of places on the cycle",
         )?;
-        Ok(Box::new(SymbolTask::new(
-            rule(self.cycle),
-            self.test_rows,
-            ctx,
-        )?))
+        SymbolTask::boxed(rule(self.cycle), self.test_rows, ctx)
     }
 }

@@ -165,6 +165,6 @@ impl TaskSpec for DupKeyRecallConfig {
             values: self.values,
             occurrences,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

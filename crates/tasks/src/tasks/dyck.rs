@@ -192,14 +192,14 @@ impl TaskSpec for DyckConfig {
             1..=2048,
             "the number of kinds of brackets",
         )?;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             Dyck {
                 kinds: self.kinds,
                 answer: self.answer,
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }
 

@@ -48,6 +48,6 @@ impl TaskSpec for EvenPairsConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))
+        SymbolTask::boxed(rule(), self.test_rows, ctx)
     }
 }

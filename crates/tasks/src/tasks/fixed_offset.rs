@@ -110,6 +110,6 @@ impl TaskSpec for FixedOffsetConfig {
             alphabet: self.alphabet,
             max_offset: self.max_offset,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

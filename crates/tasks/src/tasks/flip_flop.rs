@@ -206,6 +206,6 @@ impl TaskSpec for FlipFlopConfig {
             ignore: self.ignore,
             answer: self.answer,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

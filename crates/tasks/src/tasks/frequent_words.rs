@@ -195,6 +195,6 @@ impl TaskSpec for FrequentWordsConfig {
             top: self.top as usize,
         };
         rule.check_clear(ctx)?;
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

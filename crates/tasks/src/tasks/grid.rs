@@ -204,13 +204,13 @@ impl TaskSpec for GridConfig {
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             Grid {
                 alphabet: self.alphabet,
                 answer: self.answer,
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }

@@ -89,12 +89,12 @@ impl TaskSpec for InductionConfig {
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             Induction {
                 alphabet: self.alphabet,
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }

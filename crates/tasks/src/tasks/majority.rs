@@ -221,6 +221,6 @@ impl TaskSpec for MajorityConfig {
             draw: self.draw,
             interleaved: self.interleaved as usize,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

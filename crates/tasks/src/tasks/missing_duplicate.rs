@@ -75,10 +75,6 @@ impl TaskSpec for MissingDuplicateConfig {
         vec![row(4, &[0, 1, 1, 0, 5]), row(3, &[1, 0, 1, 4])]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(
-            MissingDuplicate,
-            self.test_rows,
-            ctx,
-        )?))
+        SymbolTask::boxed(MissingDuplicate, self.test_rows, ctx)
     }
 }

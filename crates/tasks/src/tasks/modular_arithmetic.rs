@@ -200,6 +200,6 @@ impl TaskSpec for ModularArithmeticConfig {
             modulus: self.modulus,
             brackets: self.brackets,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

@@ -247,7 +247,7 @@ impl TaskSpec for MqarConfig {
             random_filler,
             ..
         } = self;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             Mqar {
                 vocab,
                 pairs: pairs as usize,
@@ -256,7 +256,7 @@ impl TaskSpec for MqarConfig {
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }
 

@@ -174,6 +174,6 @@ impl TaskSpec for MultiplicationConfig {
             order: self.digits,
             scratchpad: self.scratchpad,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

@@ -117,13 +117,13 @@ impl TaskSpec for SelectiveCopyConfig {
             ctx,
             "ask for fewer symbols among the blanks, or for longer lengths",
         )?;
-        Ok(Box::new(SymbolTask::new(
+        SymbolTask::boxed(
             SelectiveCopy {
                 alphabet: self.alphabet,
                 data: self.data,
             },
             self.test_rows,
             ctx,
-        )?))
+        )
     }
 }

@@ -115,6 +115,6 @@ impl TaskSpec for SolveEquationConfig {
         let rule = SolveEquation {
             modulus: self.modulus,
         };
-        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+        SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

@@ -112,10 +112,6 @@ impl TaskSpec for StackManipulationConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(
-            StackManipulation,
-            self.test_rows,
-            ctx,
-        )?))
+        SymbolTask::boxed(StackManipulation, self.test_rows, ctx)
     }
 }

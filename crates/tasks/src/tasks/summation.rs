@@ -87,10 +87,6 @@ impl TaskSpec for SummationConfig {
             2..=4096,
             "digits are below it, and sums are modulo it",
         )?;
-        Ok(Box::new(SymbolTask::new(
-            rule(self.modulus, self.answer),
-            self.test_rows,
-            ctx,
-        )?))
+        SymbolTask::boxed(rule(self.modulus, self.answer), self.test_rows, ctx)
     }
 }

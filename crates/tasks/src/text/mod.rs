@@ -316,15 +316,8 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         self.plan.rows(length)
     }
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
-        let end = first_row + rows;
-        assert!(
-            end <= self.test_rows(length),
-            "test rows {first_row}..{end} of {}",
-            self.test_rows(length)
-        );
         let mut batch = Batch::with_capacity(rows, length);
-        for row in first_row..end {
-            let (start, first_counted) = self.plan.row(length, row);
+        for (start, first_counted) in self.plan.part(length, first_row, rows) {
             push_window(
                 &mut batch,
                 &self.valid[start..=start + length],

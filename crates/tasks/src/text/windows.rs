@@ -136,6 +136,22 @@ impl Plan {
         }
     }
 
+    /// [`row`](Self::row) of some rows.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub(crate) fn part(
+        &self,
+        length: usize,
+        first_row: usize,
+        rows: usize,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let (end, all) = (first_row + rows, self.rows(length));
+        assert!(end <= all, "test rows {first_row}..{end} of {all}");
+        (first_row..end).map(move |row| self.row(length, row))
+    }
+
     /// First token read by window `row`, and the first of its `length` predictions that is scored.
     pub(crate) fn row(&self, length: usize, row: usize) -> (usize, usize) {
         if row == 0 {
