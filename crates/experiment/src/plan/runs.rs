@@ -33,14 +33,8 @@ impl Planner {
         select.check(cell, choices, &written.seeds, written.eval.rows)?;
         let by = select.metric(cell, self.task(cell, written)?.as_ref())?;
         let mut tried = Vec::new();
-        let mut swept = plan.selection.take().map_or_else(Vec::new, |found| {
-            let Selection { runs, methods } = found;
-            plan.selection = Some(Selection {
-                runs: Vec::new(),
-                methods,
-            });
-            runs
-        });
+        let before = plan.selection.as_ref().map_or(0, |found| found.runs.len());
+        let mut swept = Vec::new();
         for (values, candidate) in choices.of(source, cell)? {
             let written: Experiment = candidate.deserialize()?;
             let values: Vec<Label> = values.iter().map(recorded).collect();
@@ -57,7 +51,7 @@ impl Planner {
             }
             tried.push(Tried {
                 values,
-                sweep: (begin..swept.len()).collect(),
+                sweep: (before + begin..before + swept.len()).collect(),
                 runs,
             });
         }
@@ -68,7 +62,7 @@ impl Planner {
             runs: Vec::new(),
             methods: Vec::new(),
         });
-        selection.runs = swept;
+        selection.runs.extend(swept);
         selection.methods.push(Method { by, tried });
         Ok(())
     }

@@ -197,6 +197,10 @@ pub fn applies(when: &Table, pe: &Table) -> bool {
 ///
 /// The mistake, at a key of the encoding.
 pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, Diagnostic> {
+    deserialize(&with_set(pe, set), &Origins::of_whole("a variant"))
+}
+
+fn with_set(pe: &Table, set: &Table) -> Table {
     // Keys of one kind mean nothing to another, so none is kept.
     let mut table = if set.contains_key("kind") {
         Table::new()
@@ -204,7 +208,7 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, Diagnostic> {
         pe.clone()
     };
     table.extend(set.clone());
-    deserialize(&table, &Origins::of_whole("a variant"))
+    table
 }
 
 /// Reads what a variant adds.
@@ -241,12 +245,7 @@ fn set_refused(
     trained: &str,
     problem: &str,
 ) -> Diagnostic {
-    let mut table = if variant.set.contains_key("kind") {
-        Table::new()
-    } else {
-        pe.clone()
-    };
-    table.extend(variant.set.clone());
+    let table = with_set(pe, &variant.set);
     let path = KeyPath::parse(key).unwrap_or_default();
     // Read once more at its place in the file, so that the error names the line.
     let mut whole = cell.table.clone();
