@@ -121,7 +121,7 @@ def _run(
     place.mkdir(parents=True, exist_ok=True)
     _write(place / "self-check.json", proof)
     _write(place / "record.json", record)
-    part = " of the sweep" if spec["eval"].get("rows") == "selection" else ""
+    part = ", selection" if spec["eval"].get("rows") == "selection" else ""
     part = ", half the steps" if "half_of" in record else part
     print(f"{encoding.__name__} seed {spec['seed']}{part}: {record['status']}, {place}", flush=True)
     return record

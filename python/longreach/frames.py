@@ -107,7 +107,7 @@ def frame(place: Place) -> "Frame":
     """The scores of a run, of a directory of runs, or of a file of records, as a DataFrame.
 
     One row for each score: `run_id`, `experiment`, `method`, `seed`, `part` (`result`; `half`, a
-    result again with half the steps; `sweep`, of `[select]`, scored on other rows), `variant` (the
+    result again with half the steps; `selection`, of `[select]`, scored on other rows), `variant` (the
     encoding at test time, `trained` for the one of the training), `train_len` and `test_len` (in
     the unit of the task; a range of lengths is a text, `51..100`), `metric`, `value` (losses in nats
     for each token, accuracies from 0 to 1), `n` (what it was averaged over: tokens or rows),

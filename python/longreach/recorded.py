@@ -89,10 +89,10 @@ def methods(records: List[dict]) -> List[str]:
 
 
 def part(record: dict) -> str:
-    """What a run is for: `result`, `half` (a result again with half the steps), or `sweep` (of
+    """What a run is for: `result`, `half` (a result again with half the steps), or `selection` (of
     `[select]`, scored on other rows)."""
     if record["spec"]["eval"].get("rows") == "selection":
-        return "sweep"
+        return "selection"
     return "half" if record.get("half_of") else "result"
 
 

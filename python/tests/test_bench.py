@@ -379,7 +379,7 @@ class Bench(unittest.TestCase):
             theirs = {(file["seed"], longreach.part(file)): file for file in files}
             own = bench.run(config, rope, seeds, pathlib.Path(place, "own"), values)
         ours = {(record["seed"], longreach.part(record)): record for record in own}
-        self.assertEqual(set(ours), {each for each in theirs if each[1] != "sweep"})
+        self.assertEqual(set(ours), {each for each in theirs if each[1] != "selection"})
         return [(record, theirs[which]) for which, record in ours.items()]
 
     def same(self, record, theirs):

@@ -194,9 +194,9 @@ class Notebook(unittest.TestCase):
         # Another sweep, and the result at what it chose.
         self.run_choice()
         other = self.run_choice(select={"over": {"train.lr": [2e-3, 3e-3]}})
-        self.assertEqual(set(other[other.part == "sweep"]["train.lr"]), {2e-3, 3e-3})
+        self.assertEqual(set(other[other.part == "selection"]["train.lr"]), {2e-3, 3e-3})
         self.assertLess(set(other[other.part == "result"]["train.lr"]), {2e-3, 3e-3})
-        self.assertEqual(other[other.part != "sweep"].run_id.nunique(), 2)
+        self.assertEqual(other[other.part != "selection"].run_id.nunique(), 2)
 
     def test_what_has_no_number_is_a_row_that_says_why(self):
         axes = {"model.pe": [{"kind": "learned", "max_position": 64}]}
@@ -233,7 +233,7 @@ class Notebook(unittest.TestCase):
         frame = self.run_choice()
         parts = frame.groupby("part").method.agg(set).to_dict()
         sweep = {"rope, 0.0001", "rope, 0.001"}
-        self.assertEqual(parts, {"result": {"rope"}, "half": {"rope"}, "sweep": sweep})
+        self.assertEqual(parts, {"result": {"rope"}, "half": {"rope"}, "selection": sweep})
         lengths = list(frame[(frame.part == "result") & (frame.metric == "loss_nats")].test_len)
         self.assertEqual(lengths, [4, 8, "3..7"])
         rows = longreach.scores(longreach.records(self.place.name))
@@ -253,7 +253,7 @@ class Notebook(unittest.TestCase):
         result = frame[(frame.part == "result") & (frame.metric == "loss_nats")]
         self.assertEqual(list(drawn.get_ydata()), list(result.value)[:2])
         with self.assertRaisesRegex(ValueError, "of a result at a single length"):
-            frame[frame.part == "sweep"].plot()
+            frame[frame.part == "selection"].plot()
         # The legend is whole in a file.
         renamed = frame.replace({"method": {"rope": "RoPE with a long name, as of a sweep"}})
         ax = renamed.plot("loss_nats")

@@ -343,7 +343,7 @@ def moved(box):
 def share(box):
     box.config(CHOICE)
     plan = json.loads(box.lr("check", "x.toml", "select.steps=0.001", "--json", allowed=(0,)).out)
-    box.must(any(run["part"] == "sweep" for run in plan["runs"]), "no sweep")
+    box.must(any(run["part"] == "selection" for run in plan["runs"]), "no sweep")
     choose(box, "select.steps=0.001", runs="r")
     box.must(all(record["train"]["steps"] == 1 for record in box.records("r").values() if record["spec"]["eval"].get("rows")), "not one step")
     refused(box, ("select.steps=1.0001", ["from 0.001 to 1"]), ("select.steps=nan", ["finite"]), ("select.steps=-1", ["from 0.001 to 1"]), ('select.steps="half"', ["number"]), ("select.steps=0.0001", ["from 0.001 to 1"]))

@@ -35,10 +35,7 @@ pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>),
     signals::listen()?;
     let mut outcome = if sweep.runs.iter().any(|run| options.is_to_do(run)) {
         let runs = count(sweep.runs.len(), "run");
-        tell(&format!(
-            "{}: the sweep of [select] comes first, {runs}",
-            plan.name
-        ));
+        tell(&format!("{}: the selection comes first, {runs}", plan.name));
         run(&sweep, options)?
     } else {
         Outcome::of(super::records(&sweep, options))
@@ -72,7 +69,7 @@ pub fn refuse_changed(records: &[RunRecord], place: &Path) -> Result<(), Failure
         return Ok(());
     };
     Err(Failure::input(format!(
-        "the record of run {} of the sweep in {} does not match its seal: it was changed after it \
+        "the record of selection run {} in {} does not match its seal: it was changed after it \
          was written\n  = help: remove it, and the run is trained again",
         record.run_id,
         place.display()

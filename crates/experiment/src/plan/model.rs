@@ -52,7 +52,7 @@ config::options! {
     attention: AttentionKind = unset(r#""softmax""#)
         => Name(&["softmax", "linear"]), r#""linear""#, "How a query weighs the keys.";
     mask: Mask = unset(r#""causal""#)
-        => Name(&["causal", "bidirectional"]), r#""bidirectional""#, "Which keys a query may see; with `bidirectional` answers of tasks in symbols are blanks.";
+        => Name(&["causal", "bidirectional"]), r#""bidirectional""#, "Which keys a query may see; with `bidirectional` the input of a task in symbols has a blank for each token of the answer.";
     feature_map: FeatureMap = unset(r#""elu""#)
         => Name(&["elu", "relu"]), r#""relu""#, "Features phi of linear attention: `elu` is elu(x) + 1, `relu` max(x, 0).";
     normalizer: Normalizer = unset(r#""unrotated""#)

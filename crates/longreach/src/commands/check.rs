@@ -124,7 +124,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// To choose values by.
-    Sweep,
+    Selection,
     /// For the result.
     Result,
     /// To compare a run of the result with.
@@ -135,7 +135,7 @@ impl Part {
     /// As a table shows it.
     fn note(self) -> &'static str {
         match self {
-            Self::Sweep => "sweep",
+            Self::Selection => "selection",
             Self::Result => "",
             Self::HalfSteps => "half steps",
         }
@@ -249,12 +249,12 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
         None => Part::Result,
     };
     let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
-    let swept = swept.map(|run| row(Part::Sweep, run));
+    let swept = swept.map(|run| row(Part::Selection, run));
     let result = plan.runs.iter().map(|run| row(part(run), run));
     swept.chain(result).collect()
 }
 
-/// The runs of each part, where there are several: `: 18 of the sweep, 9 of the result`.
+/// The runs of each part, where there are several: `: 18 of the selection, 9 of the result`.
 fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
     let of = |part: Part| rows.iter().filter(move |row| row.part == part);
     let text = |(part, name): (Part, &str)| {
@@ -263,7 +263,7 @@ fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
         (runs > 0).then(|| format!("{runs} {name} ({})", duration(secs)))
     };
     let parts = [
-        (Part::Sweep, "of the sweep"),
+        (Part::Selection, "of the selection"),
         (Part::Result, "of the result"),
         (Part::HalfSteps, "of half the steps"),
     ];

@@ -18,7 +18,7 @@ pub struct Args {
     /// Directories with runs, records, or .jsonl files of records
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// The file to write; runs of the sweep of [select] go into selection.jsonl beside it
+    /// The file to write; selection runs go into selection.jsonl beside it
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Keep at most N bins of the loss by position
@@ -54,10 +54,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let swept_count = swept.len();
     if !swept.is_empty() {
         if *out == beside {
-            let problem = format!(
-                "--out {}: runs of the sweep of [select] go there",
-                out.display()
-            );
+            let problem = format!("--out {}: selection runs go there", out.display());
             let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
             return Err(Failure::new(Exit::Config, text));
         }
@@ -125,8 +122,8 @@ fn gather_sweep(
     Ok(Exit::Done)
 }
 
-/// Refuses to write over records of other experiments, over results where only runs of the sweep of
-/// [select] belong, and over a file of something else.
+/// Refuses to write over records of other experiments, over results where only selection runs
+/// belong, and over a file of something else.
 fn check_file(path: &Path, records: &[RunRecord], only_swept: bool) -> Result<(), Failure> {
     let of = |record: &RunRecord| record.experiment.clone();
     let known: BTreeSet<String> = records.iter().map(of).collect();

@@ -204,7 +204,7 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             refuse(problem, "leave it out to submit the experiment")
         }
         (Some(sweep), None) => {
-            let note = "this is the sweep of [select]; once it has ended, the same command with \
+            let note = "these are the selection runs; once they have ended, the same command with \
                         --chosen-by DIR and another --out submits the result";
             console::notes(&[note.to_owned()]);
             Ok(sweep)
@@ -223,7 +223,7 @@ fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
             let undecided = chosen.undecided;
             if undecided == 0 && chosen.plan.runs.is_empty() {
                 let problem = "no combination of any method has a score".to_owned();
-                return refuse(problem, "look at the runs of the sweep: `longreach status`");
+                return refuse(problem, "look at the selection runs: `longreach status`");
             }
             if undecided == 0 {
                 selected::tell_unscored(&chosen.unscored);

@@ -431,7 +431,7 @@ fn check_counts_the_sweep_and_the_result() {
     let parts = plan["runs"].as_array().unwrap().iter();
     let count = |part: &str| parts.clone().filter(|run| run["part"] == part).count();
     assert_eq!(
-        [count("sweep"), count("result"), count("half_steps")],
+        [count("selection"), count("result"), count("half_steps")],
         [12, 4, 2]
     );
 }

@@ -18,7 +18,7 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 /// The table of one metric.
 pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     let (ranked, rule) = if setting.seeds().1 > 1 {
-        let ranked = " Bold: the best; italic: within its noise.";
+        let ranked = " Bold: the best; italic: its interval touches that of the best.";
         let rule = " Bold: the best of its column, its interval touching no other. Italic, where there is no \
          such one: the best mean and those whose interval touches that of the best, which a wide \
          interval does more easily than a narrow one.";

@@ -68,8 +68,8 @@ fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
         format!("{metric} there over {metric} at {in_length}")
     };
     format!(
-        "Reach: the longest test length up to which the means of all tested lengths do. ≥: \
-         tested at no longer length; 1x: lost at the first longer length{}; -: no in-length \
+        "Reach: the longest test length such that the mean at every tested length up to it \
+         keeps the score. ≥: tested at no longer length; 1x: lost at the first longer length{}; -: no in-length \
          score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
          averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
          averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \

@@ -189,7 +189,7 @@ fn a_method_that_lacks_a_task_is_named_below_the_board() {
     records.extend(scored("sort", "nope", &[(1.0, 0.9)]));
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     assert!(
-        markdown.contains("Not ranked: RoPE (not tested at sort)."),
+        markdown.contains("Not ranked: rope (not tested at sort)."),
         "{markdown}"
     );
     assert!(markdown.contains("over the seeds that all of them have at a task (1 to 2)"));

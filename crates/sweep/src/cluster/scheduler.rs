@@ -286,7 +286,7 @@ fn end(submission: &Submission) -> String {
     match submission.is_sweep {
         false => "./longreach report .".to_owned(),
         true => {
-            "/bin/echo \"this was the sweep of [select]: longreach submit CONFIG --chosen-by $PWD \
+            "/bin/echo \"these were the selection runs: longreach submit CONFIG --chosen-by $PWD \
                  --out ANOTHER submits the result\""
                 .to_owned()
         }
