@@ -7,7 +7,6 @@
 //! readers ignore and the next `run` completes.
 
 use crate::plan::planner::Plan;
-use crate::spec::differences::{differences, shown};
 use config::key_path::AXES;
 use records::record::{Label, Selected};
 use records::{Claims, RunRecord};
@@ -15,11 +14,11 @@ use rundir::Disk;
 use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
-use support::units::{count, first_of};
+use support::units::first_of;
 use toml::Table;
 
 /// Directory inside an experiment's directory.
@@ -33,10 +32,8 @@ const MAX_CONFIGS: usize = 1000;
 const MAX_LIST_BYTES: u64 = 1 << 26;
 /// Largest config that is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 24;
-/// Keys that are listed where two configs differ.
-const MAX_KEYS: usize = 8;
 /// Configs that are listed.
-const MAX_LISTED: usize = 10;
+pub(super) const MAX_LISTED: usize = 10;
 
 /// A config that was run: its runs, and how its report is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -187,34 +184,14 @@ impl Config {
         }
     }
 
-    /// Whether two configs have the same report, given the same records.
-    fn reports_like(&self, other: &Self, records: &[RunRecord]) -> bool {
-        let labels = |config: &Self| {
-            // In the order of the records, so that the two lists compare record by record.
-            let runs = records.iter().map(run_of);
-            let halves = |run: &str| config.halves.as_ref()?.get(run).cloned();
-            runs.map(|run| (config.runs.get(run).cloned(), halves(run)))
-                .collect::<Vec<_>>()
-        };
-        self.reads() == other.reads() && labels(self) == labels(other)
-    }
-
-    /// Its runs that values were chosen by.
-    fn swept(&self) -> BTreeSet<&str> {
-        let chosen = self.selected.iter().flatten().map(|(_, chosen)| chosen);
-        let runs = chosen.flat_map(|chosen| &chosen.candidates);
-        let runs = runs.flat_map(|tried| &tried.runs).map(String::as_str);
-        runs.filter(|run| self.runs.contains_key(*run)).collect()
-    }
-
     /// `1a2b3c4d (x.toml)`.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{} ({})", self.id, self.file)
     }
 }
 
 /// The run a record is of; for a later evaluation, the run it evaluates.
-fn run_of(record: &RunRecord) -> &str {
+pub(super) fn run_of(record: &RunRecord) -> &str {
     record.evaluation_of.as_deref().unwrap_or(&record.run_id)
 }
 
@@ -314,106 +291,6 @@ fn read_one(directory: &Path, id: &str) -> Result<Config, String> {
         .map_err(|error: toml::de::Error| format!("{id}.toml: {}", error.message()))?;
     config.table = serde_json::to_value(table).unwrap_or_default();
     Ok(config)
-}
-
-/// Which configs the records of an experiment belong to.
-pub struct Belonging {
-    /// The config that all of them belong to; none if there are several, or some belong to none.
-    pub config: Option<Config>,
-    /// One line for each config that has some of the records: how many, and how it differs from the
-    /// first.
-    pub lines: Vec<String>,
-}
-
-/// Finds which of the configs kept in an experiment's directory the records belong to. A config
-/// that has all of them is chosen over those that have a part; of several that have all, each must
-/// have the same report.
-pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
-    let (configs, unusable) = read(experiment);
-    let runs: BTreeSet<&str> = records.iter().map(run_of).collect();
-    let recorded = |config: &Config| {
-        let is_own = |run: &&&str| config.runs.contains_key(**run);
-        runs.iter().filter(is_own).count()
-    };
-    let mut found: Vec<(usize, &Config)> = configs
-        .iter()
-        .map(|config| (recorded(config), config))
-        .filter(|(n, _)| *n > 0)
-        .collect();
-    // Most records first; ids break ties, so that reports are reproducible.
-    found.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.id.cmp(&second.id)));
-    let complete = found.iter().filter(|(n, _)| *n == runs.len());
-    let covering: Vec<&Config> = complete.map(|(_, config)| *config).collect();
-    // Neighbours are enough: to have the same report is transitive.
-    let mut same_report = covering
-        .windows(2)
-        .map(|pair| pair[0].reports_like(pair[1], records));
-    let config = if same_report.all(|same| same) {
-        covering.first().map(|config| (*config).clone())
-    } else {
-        None
-    };
-    let mut lines: Vec<String> = found
-        .iter()
-        .take(MAX_LISTED)
-        .map(|(n, config)| line(*n, config, found[0].1, &runs))
-        .collect();
-    if found.len() > MAX_LISTED {
-        lines.push(format!("{} more configs", found.len() - MAX_LISTED));
-    }
-    let has = |run: &str| found.iter().any(|(_, of)| of.runs.contains_key(run));
-    let unknown = runs.iter().filter(|run| !has(run)).count();
-    if unknown > 0 {
-        let place = experiment.join(CONFIGS_DIR);
-        lines.push(format!(
-            "{} of no config in {}",
-            count(unknown, "run"),
-            place.display()
-        ));
-    }
-    lines.extend(unusable);
-    Belonging { config, lines }
-}
-
-/// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first. `there`:
-/// the runs with records.
-fn line(recorded: usize, config: &Config, first: &Config, there: &BTreeSet<&str>) -> String {
-    let swept = config.swept();
-    // A submitted result was chosen by a sweep in another directory.
-    let elsewhere = match swept.iter().any(|run| there.contains(run)) {
-        true => 0,
-        false => swept.len(),
-    };
-    let runs = config.runs.len().saturating_sub(config.surplus + elsewhere);
-    let runs = count(runs, "run");
-    let mut line = format!("config {}: {recorded} of {runs} recorded", config.name());
-    if elsewhere > 0 {
-        let _ = write!(line, ", chosen by {} elsewhere", count(elsewhere, "run"));
-    }
-    if config.id == first.id {
-        line
-    } else {
-        format!("{line}; {}", differing(first, config))
-    }
-}
-
-/// In which keys a config differs from the first.
-fn differing(first: &Config, other: &Config) -> String {
-    let listed: Vec<String> = differences(&first.table, &other.table)
-        .into_iter()
-        .map(|(key, theirs, ours)| {
-            let (key, ours) = (excerpt(&key), shown(ours));
-            format!("{key} = {ours} (there {})", shown(theirs))
-        })
-        .collect();
-    let id = &first.id;
-    if !listed.is_empty() {
-        format!("differs from {id} in {}", first_of(&listed, MAX_KEYS))
-    } else if other.runs.keys().eq(first.runs.keys()) {
-        format!("the same keys and values as {id}, read from another directory")
-    } else {
-        format!("the same keys and values as {id}, of other contents of the files that it names")
-    }
 }
 
 /// The config that `--config` names: an id, or the beginning of one, of those kept in the

@@ -1,6 +1,7 @@
 //! The directories of runs: which runs are there, which config they belong to, and whether their
 //! records are still what was written.
 
+pub mod belonging;
 pub mod changes;
 pub mod files;
 pub mod hold;

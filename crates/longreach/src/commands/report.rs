@@ -7,8 +7,9 @@ mod spec_of;
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out, tell_unsealed};
 use config::claims;
 use experiment::plan::planner;
+use experiment::runs_on_disk::belonging::{Belonging, belonging};
 use experiment::runs_on_disk::files::refuse_link;
-use experiment::runs_on_disk::kept_configs::{self, Belonging, Config};
+use experiment::runs_on_disk::kept_configs::{self, Config};
 use experiment::runs_on_disk::{survey, timings};
 use records::store::{EVALS_DIR, Found, find_records_within};
 use records::{Excluded, RunRecord};
@@ -227,8 +228,10 @@ pub fn of_sweep(
     let placed = records.iter().map(place).collect();
     let runs = places(&out, Some(&config.id), &records, placed, &[]);
     let mut all = records;
+    let mut missing = None;
     // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
+        missing = config.missing(&found.records);
         let own = all.iter();
         let own: HashSet<_> = own.map(|run| (&run.experiment, &run.run_id)).collect();
         let is_ours = |record: &RunRecord| {
@@ -240,10 +243,11 @@ pub fn of_sweep(
         all.extend(evaluations);
     }
     tell_unsealed(&all);
-    let notes = edit_notes(
+    let mut notes = tell_missing(missing);
+    notes.extend(edit_notes(
         &all,
         all.iter().map(|record| experiment.join(&record.run_id)),
-    );
+    ));
     let (report, paths) = write(
         &all,
         &[],
@@ -256,6 +260,13 @@ pub fn of_sweep(
         false,
     )?;
     Ok(summary(&report.summary, &paths))
+}
+
+/// Prints and returns a note on runs that are not recorded, if there is one.
+fn tell_missing(missing: Option<String>) -> Vec<String> {
+    let notes: Vec<String> = missing.into_iter().collect();
+    console::notes(&notes);
+    notes
 }
 
 /// A run by experiment and run id, and its directory if it has one.
@@ -345,9 +356,10 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         .clone()
         .unwrap_or_else(|| beside(&request.directories[0], name));
     print_sources(&found.records);
-    if config.is_none() {
-        spec.notes.clone_from(&lines);
-    }
+    spec.notes = match &config {
+        None => lines.clone(),
+        Some(config) => tell_missing(config.missing(&found.records)),
+    };
     let directories = placed.iter().filter_map(|(_, directory)| directory.clone());
     spec.notes.extend(edit_notes(&found.records, directories));
     console::notes(&lines);
@@ -393,7 +405,7 @@ fn config_of(
     };
     match (&request.config, experiment) {
         (None, Some(experiment)) if !records.is_empty() => {
-            let Belonging { config, mut lines } = kept_configs::belonging(experiment, records);
+            let Belonging { config, mut lines } = belonging(experiment, records);
             if config.is_none() {
                 lines.insert(
                     0,

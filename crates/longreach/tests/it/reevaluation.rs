@@ -706,6 +706,32 @@ fn reports_of_two_configs_do_not_replace_each_other() {
 }
 
 #[test]
+fn a_report_of_an_incomplete_config_says_that_runs_are_missing() {
+    let scratch = trained();
+    let place = scratch.directory.path();
+    let report = || files(&place.join("runs/tiny/report"));
+    let markdown = || String::from_utf8(report().remove("report.md").unwrap()).unwrap();
+    assert!(!markdown().contains("runs are missing"));
+    let gone = scratch.records().remove(0).0;
+    let gone = scratch.runs().join(gone.parent().unwrap());
+    std::fs::remove_dir_all(&gone).unwrap();
+    std::fs::create_dir_all(&gone).unwrap();
+    std::fs::write(gone.join("checkpoints"), "in the way").unwrap();
+    let said = "runs are missing: 3 of 4 runs recorded; scores are of these";
+    let ran = scratch.longreach("run", &["--checkpoint-every", "2"]);
+    exits(&ran, 6);
+    assert!(stderr(&ran).contains(said), "{}", stderr(&ran));
+    assert!(markdown().contains(said), "{}", markdown());
+    let written = report();
+    for more in [&[][..], &["--config", "x.toml"]] {
+        let again = run(&[&["report", "runs/tiny"], more].concat(), place);
+        exits(&again, 0);
+        assert!(stderr(&again).contains(said), "{}", stderr(&again));
+        assert!(report() == written, "{more:?}");
+    }
+}
+
+#[test]
 fn a_config_whose_corpus_changed_keeps_its_first_runs() {
     let task = "kind = \"copy\"\nalphabet = 4\ntest_rows = 8\n";
     let text = TINY.replace(
