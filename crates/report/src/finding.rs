@@ -99,12 +99,14 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
         b.len.cmp(&a.len).then(better)
     });
     match reached.first() {
-        None if !setting.lengths.contains(&setting.task.train_len) => {
-            format!(
+        None if !setting.lengths.contains(&setting.task.train_len) => match setting.is_later() {
+            true => "which this evaluation leaves out: the report on its runs has the scores there"
+                .into(),
+            false => format!(
                 "but not tested there, so no {} is known to be kept",
                 words(metric)
-            )
-        }
+            ),
+        },
         None => match untested(setting) {
             Some(why) => format!(
                 "no method has a score in length ({why}), so there is no extrapolation to report"
@@ -465,7 +467,6 @@ fn another_metric(setting: &Setting<'_>) -> String {
         let score = |(_, estimate): &(&Method, Estimate)| estimate_text(metric, estimate);
         let text = |row: &(&Method, Estimate)| format!("{} ({})", row.0.title, score(row));
         let is_one_seed = first.1.interval.is_none() && score(first) != score(last);
-
         if is_one_seed || first.1.is_separated_from(&last.1) {
             let how = if is_one_seed {
                 " (one seed: no test)"

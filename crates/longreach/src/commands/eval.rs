@@ -55,6 +55,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         (false, []) => {}
         (false, _) => console::print(&outcome.table()?),
     }
+    console::notes(&Vec::from_iter(outcome.notes()));
     for (name, directory, failure) in &outcome.failed {
         console::failed(name, directory, failure);
     }

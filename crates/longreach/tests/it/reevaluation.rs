@@ -732,6 +732,43 @@ fn a_report_of_an_incomplete_config_says_that_runs_are_missing() {
 }
 
 #[test]
+fn an_evaluation_says_that_it_scored_other_bytes_than_the_run() {
+    let task = "kind = \"copy\"\nalphabet = 4\ntest_rows = 8\n";
+    let text = TINY.replace(
+        task,
+        "kind = \"text\"\nfiles = [\"a.txt\"]\neval_tokens = 64\n",
+    );
+    let scratch = Scratch::with(&text);
+    let place = scratch.directory.path();
+    std::fs::write(place.join("a.txt"), "one two. ".repeat(400)).unwrap();
+    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    let eval = |lengths: &str| {
+        let evaluated = run(&["eval", "runs/tiny", "--lengths", lengths], place);
+        exits(&evaluated, 0);
+        evaluated
+    };
+    // The largest multiple of 12 up to 64, and that of 16.
+    let note = "note: scores here are over 60 tokens, and those of the run over 64";
+    for lengths in ["12", "16", "12"] {
+        let evaluated = eval(lengths);
+        let said = stderr(&evaluated).matches(note).count();
+        assert_eq!(said, usize::from(lengths == "12"), "{evaluated:?}");
+        let said = "which this evaluation leaves out";
+        assert!(stdout(&evaluated).contains(said), "{evaluated:?}");
+    }
+    exits(&run(&["report", "runs/tiny"], place), 0);
+    let report = std::fs::read_to_string(place.join("runs/tiny/report/report.md")).unwrap();
+    for said in [
+        "at 4, 8, 16: ",
+        "over the same 64 bytes",
+        "at 12, evaluated later: ",
+        "over the same 60 bytes",
+    ] {
+        assert!(report.contains(said), "`{said}` is missing: {report}");
+    }
+}
+
+#[test]
 fn a_config_whose_corpus_changed_keeps_its_first_runs() {
     let task = "kind = \"copy\"\nalphabet = 4\ntest_rows = 8\n";
     let text = TINY.replace(

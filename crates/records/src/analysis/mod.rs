@@ -11,6 +11,7 @@
 //! groups.rs        runs pooled into methods; later evaluations attached to their runs
 //! variant.rs       variants of a method; which one a later evaluation continues
 //! setting.rs       comparable methods, their lengths and metrics
+//! definition.rs    what a metric is for each of them
 //! setting_name.rs  names of settings, and of their files
 //! point.rs         the values behind a cell, their estimate, and its text
 //! measure.rs       scores, ratios and differences of methods
@@ -27,6 +28,7 @@
 pub mod base_sweep;
 mod by_seed;
 mod comparable;
+mod definition;
 pub mod groups;
 pub mod identity;
 pub mod learned;

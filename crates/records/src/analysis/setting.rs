@@ -84,6 +84,12 @@ impl Setting<'_> {
         self.trained(method).variant != method.variant
     }
 
+    /// Whether all is of later evaluations, whose runs are not here.
+    pub fn is_later(&self) -> bool {
+        let mut runs = self.groups.iter().flat_map(|group| &group.runs);
+        runs.all(|run| run.evaluation_of.is_some())
+    }
+
     /// [`is_variant`](Self::is_variant) of any method.
     pub fn has_variants(&self) -> bool {
         self.methods.iter().any(|method| self.is_variant(method))
@@ -92,12 +98,6 @@ impl Setting<'_> {
     /// The metric that leads its tables.
     pub fn lead(&self) -> &str {
         &self.metrics[0]
-    }
-
-    /// What a metric is; where runs of the setting define it differently, such as by how answers
-    /// were decoded, each of them and for whom.
-    pub fn definition(&self, metric: &str) -> String {
-        format!("{}{}", self.defined(metric), self.distinct_rows())
     }
 
     /// How many tokens of text the losses are over: one number where every length of every run was
@@ -123,48 +123,6 @@ impl Setting<'_> {
                 text::thousands(*most)
             )
         })
-    }
-
-    /// Which lengths have fewer distinct test rows than rows, as sentences after a definition.
-    fn distinct_rows(&self) -> String {
-        let runs = self.groups.iter().flat_map(|group| &group.runs);
-        let rows = runs.flat_map(|run| &run.evals).filter_map(|row| {
-            let all = row.metrics.get(metric::EXACT_MATCH)?.n;
-            Some((row.test_len, row.distinct_rows?, all))
-        });
-        let counts: BTreeSet<(usize, u64, u64)> = rows.collect();
-        let counts = counts.into_iter().map(|(length, distinct, all)| {
-            format!("{distinct} of {all} at {}", self.unit_count(length))
-        });
-        match counts.collect::<Vec<_>>() {
-            counts if counts.is_empty() => String::new(),
-            counts => format!(" Distinct among the test rows: {}.", list(&counts, 12)),
-        }
-    }
-
-    fn defined(&self, metric: &str) -> String {
-        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
-        let runs = self
-            .groups
-            .iter()
-            .flat_map(|group| group.runs.iter().map(move |run| (group, run)));
-        for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
-            let text = metric::definition(&run.task, metric);
-            match texts.iter_mut().find(|(other, _)| *other == text) {
-                Some((_, names)) if names.contains(&group.named.title) => {}
-                Some((_, names)) => names.push(group.named.title.clone()),
-                None => texts.push((text, vec![group.named.title.clone()])),
-            }
-        }
-        if let [] | [_] = texts[..] {
-            return texts
-                .pop()
-                .map_or_else(|| metric::definition(self.task, metric), |(text, _)| text);
-        }
-        let each = texts
-            .iter()
-            .map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
-        each.collect::<Vec<_>>().join("; ") + "."
     }
 
     /// The score of guessing for a method.

@@ -453,6 +453,50 @@ fn numbers_that_are_not_finite_never_reach_a_cell() {
 }
 
 #[test]
+fn a_later_evaluation_that_scored_other_bytes_has_its_own_definition() {
+    let mut run = record("later", &[("model.pe", json!("rope"))], 0, text_task(64));
+    let define = |run: &mut RunRecord, text: &str| {
+        run.task.definitions.insert("loss_nats".into(), text.into());
+        run.task
+            .definitions
+            .insert("perplexity".into(), text.into());
+    };
+    define(&mut run, "over 30720 bytes");
+    run.evals.push(ok_row("trained", 64, &[("loss_nats", 2.0)]));
+    run.evals
+        .push(ok_row("trained", 128, &[("loss_nats", 2.5)]));
+    describe(&mut run);
+    let mut later = run.clone();
+    later.evaluation_of = Some(run.run_id.clone());
+    later.run_id = hex("later");
+    define(&mut later, "over 32768 bytes");
+    later.evals = vec![ok_row("trained", 256, &[("loss_nats", 3.0)])];
+    describe(&mut later);
+    let markdown = |records: &[RunRecord]| {
+        let made = report(records, &[], &spec()).unwrap();
+        text(&made, "report.md")
+    };
+    let both = markdown(&[run.clone(), later.clone()]);
+    let said = "for rope at 64, 128: over 30720 bytes; for rope at 256, evaluated later: over \
+                32768 bytes";
+    assert!(both.contains(said), "{both}");
+    // One that scored the same bytes says nothing more.
+    define(&mut later, "over 30720 bytes");
+    let both = markdown(&[run, later.clone()]);
+    assert!(
+        both.contains("over 30720 bytes") && !both.contains("evaluated later"),
+        "{both}"
+    );
+    // By itself it knows nothing of what its run was tested at.
+    let alone = markdown(&[later]);
+    assert!(
+        alone.contains("Trained at 64 bytes, which this evaluation leaves out")
+            && !alone.contains("not tested there"),
+        "{alone}"
+    );
+}
+
+#[test]
 fn one_seed_has_no_interval_and_no_ranking() {
     let report = report(&copy_experiment(1), &[], &spec()).unwrap();
     let markdown = text(&report, "report.md");

@@ -1,7 +1,10 @@
 //! Outcome of the evaluations of `longreach eval`.
 
-use records::RunRecord;
+use experiment::runs_on_disk::files::RECORD_FILE;
+use records::metric::{LOSS_NATS, is_share};
 use records::store::EVALS_DIR;
+use records::text::thousands;
+use records::{RunRecord, read_record};
 use report::{ReportSpec, report};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,19 +23,51 @@ pub struct Outcome {
     pub stopped: Option<Exit>,
 }
 
-/// The experiment's directory of a record: of `RUN/evals/ID.json`, or of a run's own record where
-/// that is the evaluation asked for.
-fn experiment_of(record: &Path) -> Option<&Path> {
+/// The run's directory of a record: of `RUN/evals/ID.json`, or of a run's own record where that is
+/// the evaluation asked for.
+fn run_of(record: &Path) -> Option<&Path> {
     let folder = record.parent()?;
-    let run = if folder.file_name()? == EVALS_DIR {
-        folder.parent()?
+    if folder.file_name()? == EVALS_DIR {
+        folder.parent()
     } else {
-        folder
-    };
-    run.parent()
+        Some(folder)
+    }
+}
+
+/// The experiment's directory of a record.
+fn experiment_of(record: &Path) -> Option<&Path> {
+    run_of(record)?.parent()
+}
+
+/// Over how many tokens of a text the losses of a record are.
+fn tokens(record: &RunRecord) -> BTreeSet<u64> {
+    let is_text = record.task.corpus.is_some() && !is_share(&record.task.primary_metric);
+    let rows = record.evals.iter().filter(|_| is_text);
+    rows.filter_map(|row| Some(row.metrics.get(LOSS_NATS)?.n))
+        .collect()
 }
 
 impl Outcome {
+    /// Notes on evaluations that scored other text than their runs.
+    pub fn notes(&self) -> BTreeSet<String> {
+        let each = self.evaluated.iter().filter_map(|(record, path)| {
+            let own = read_record(&run_of(path)?.join(RECORD_FILE)).ok()?;
+            let [here, there] = [tokens(record), tokens(&own)].map(|counts| {
+                let (least, most) = (*counts.first()?, *counts.last()?);
+                let to = (least < most).then(|| format!(" to {}", thousands(most)));
+                Some(thousands(least) + &to.unwrap_or_default())
+            });
+            let (here, there) = (here?, there?);
+            (here != there).then(|| {
+                format!(
+                    "scores here are over {here} tokens, and those of the run over {there}: they \
+                     differ in part by the text"
+                )
+            })
+        });
+        each.collect()
+    }
+
     /// The table over all evaluated runs, and the paths of the records.
     ///
     /// # Errors
