@@ -298,7 +298,42 @@ impl Recorded {
                 first_of(&unsealed, MOST_NAMED)
             )
         });
-        std::iter::once(counted).chain(unsealed).collect()
+        let notes = std::iter::once(counted).chain(self.lacks_sweep(plan));
+        notes.chain(unsealed).collect()
+    }
+
+    /// A note on records whose values were chosen by runs of the plan that no file holds.
+    fn lacks_sweep(&self, plan: &Plan) -> Option<String> {
+        // Once they have chosen, they were trained or were recorded here.
+        let open = plan
+            .selection
+            .iter()
+            .filter(|swept| !swept.methods.is_empty());
+        let planned = open.flat_map(|swept| &swept.runs);
+        let planned: BTreeSet<&str> = planned.map(|run| run.job.run_id.as_str()).collect();
+        let results = self.runs.values().flatten();
+        let chosen = results.filter_map(|(place, record)| Some((place, record.selected.as_ref()?)));
+        let (mut places, mut lacking) = (BTreeSet::new(), BTreeSet::new());
+        for (place, selected) in chosen {
+            let tried = selected.candidates.iter().flat_map(|tried| &tried.runs);
+            let tried = tried.map(String::as_str);
+            let tried = tried.filter(|run| planned.contains(run) && !self.runs.contains_key(*run));
+            let before = lacking.len();
+            lacking.extend(tried);
+            if lacking.len() > before {
+                places.insert(place.path.display().to_string());
+            }
+        }
+        let places: Vec<String> = places.into_iter().collect();
+        (!lacking.is_empty()).then(|| {
+            format!(
+                "--recorded: {} has results that {} chose, whose records are in none of the files: \
+                 put the {SELECTION_FILE} that `longreach gather` wrote beside it, or they are \
+                 trained again unless they are recorded here",
+                first_of(&places, MOST_NAMED),
+                count(lacking.len(), "run"),
+            )
+        })
     }
 }
 

@@ -390,6 +390,15 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     compare.arg("compare").arg(scratch.runs().join("chosen"));
     exits(&compare.arg(&out).output().unwrap(), 0);
     let there = Scratch::with(CONFIG);
+    let alone = scratch.directory.path().join("alone.jsonl");
+    std::fs::copy(&out, &alone).unwrap();
+    for (file, lacking) in [(&out, 0), (&alone, 1)] {
+        let checked = there.longreach("check", &["--recorded", file.to_str().unwrap()]);
+        exits(&checked, 0);
+        let note = "alone.jsonl has results that 12 runs chose, whose records are in none";
+        let told = stdout(&checked) + &stderr(&checked);
+        assert_eq!(told.matches(note).count(), lacking, "{told}");
+    }
     for files in [vec![&out], vec![&out, &beside]] {
         let mut arguments = vec!["--json", "--recorded"];
         arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
