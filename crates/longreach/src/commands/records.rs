@@ -185,8 +185,27 @@ pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
                 "{root} {problem}\n  = help: {help}"
             )));
         }
+        refuse_config(root)?;
     }
     Ok(())
+}
+
+/// Refuses a config: its records are those of its runs.
+fn refuse_config(root: &Path) -> Result<(), Failure> {
+    if !root.is_file() || root.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(());
+    }
+    let help = match experiment::plan(root, &[]) {
+        Ok(plan) => {
+            let name = plan.name;
+            format!("`longreach run` writes its runs to runs/{name}: name that directory")
+        }
+        Err(_) => "name a directory that `longreach run` wrote, such as runs/quickstart".to_owned(),
+    };
+    let root = root.display();
+    Err(Failure::input(format!(
+        "{root} is a config, not records\n  = help: {help}"
+    )))
 }
 
 /// What there is instead of records: nothing, or what was left out.

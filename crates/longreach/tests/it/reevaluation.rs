@@ -769,6 +769,20 @@ fn an_evaluation_says_that_it_scored_other_bytes_than_the_run() {
 }
 
 #[test]
+fn a_config_in_the_place_of_records_is_called_that() {
+    let scratch = Scratch::with(TINY);
+    for command in [&["report"][..], &["gather", "--out", "o.jsonl"]] {
+        let refused = run(&[command, &["x.toml"]].concat(), scratch.directory.path());
+        exits(&refused, 3);
+        let said = stderr(&refused);
+        assert!(
+            said.contains("x.toml is a config, not records") && said.contains("to runs/tiny:"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_config_whose_corpus_changed_keeps_its_first_runs() {
     let task = "kind = \"copy\"\nalphabet = 4\ntest_rows = 8\n";
     let text = TINY.replace(
