@@ -141,7 +141,7 @@ pub fn groups<'a>(
         let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
         a.0.cmp(b.0)
             .then_with(|| ranks(x).cmp(&ranks(y)))
-            .then_with(|| order::labels(&x.labels, &y.labels))
+            .then_with(|| order::shown(&x.labels, &y.labels))
             .then_with(|| a.1.cmp(&b.1))
     });
     if let Some(run) = runs.iter().find(|run| specs.lacks_start(run)) {

@@ -453,6 +453,28 @@ fn numbers_that_are_not_finite_never_reach_a_cell() {
 }
 
 #[test]
+fn methods_whose_varied_key_is_a_number_are_ordered_by_it() {
+    let mut records = Vec::new();
+    for scale in [1, 10, 2, 100] {
+        let value = json!({ "kind": "alibi", "slope_scale": scale });
+        let mut run = record("scales", &[("model.pe", value)], 0, copy_task(8));
+        run.labels[0].text = format!("alibi(slope_scale={scale})");
+        run.evals
+            .push(ok_row("trained", 8, &[("exact_match", 1.0)]));
+        describe(&mut run);
+        records.push(run);
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let table = cells(&text(&report, "report.md"), "exact_match by test length");
+    let names: Vec<&str> = table[1..].iter().map(|row| row[0].as_str()).collect();
+    let scales = names
+        .iter()
+        .map(|name| name.trim_end_matches(')').rsplit(['=', ' ']).next());
+    let scales: Vec<&str> = scales.flatten().collect();
+    assert_eq!(scales, ["1", "2", "10", "100"], "{names:?}");
+}
+
+#[test]
 fn a_later_evaluation_that_scored_other_bytes_has_its_own_definition() {
     let mut run = record("later", &[("model.pe", json!("rope"))], 0, text_task(64));
     let define = |run: &mut RunRecord, text: &str| {
