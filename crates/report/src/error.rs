@@ -23,7 +23,7 @@ pub enum ReportError {
         records: usize,
     },
     /// No method has the name of the baseline.
-    #[error("the baseline \"{}\" is none of the methods: {}", text::printable(baseline), text::printable(&.known.join(", ")))]
+    #[error("the baseline \"{}\" is none of the methods: {}", text::printable(baseline), quoted(.known))]
     UnknownBaseline {
         /// As asked for.
         baseline: String,
@@ -60,6 +60,12 @@ pub enum ReportError {
         /// Why.
         reason: String,
     },
+}
+
+/// Names in quotes: some have commas of their own.
+fn quoted(names: &[String]) -> String {
+    let names = names.iter().map(|name| format!("\"{name}\""));
+    text::printable(&names.collect::<Vec<_>>().join(", "))
 }
 
 fn excluded_text(excluded: &[Excluded]) -> String {

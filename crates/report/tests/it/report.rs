@@ -658,7 +658,7 @@ fn an_unknown_baseline_is_an_error_that_names_the_methods() {
         .to_string();
     assert_eq!(
         error,
-        "the baseline \"ropr\" is none of the methods: alibi, nope, rope"
+        "the baseline \"ropr\" is none of the methods: \"alibi\", \"nope\", \"rope\""
     );
 }
 
