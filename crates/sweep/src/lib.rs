@@ -138,6 +138,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     }
     let notes = [
         changes::other_runs(&experiment, plan),
+        changes::renamed_runs(&experiment),
         changes::other_programs(&records(plan, options)),
     ];
     console::notes(&notes.into_iter().flatten().collect::<Vec<_>>());

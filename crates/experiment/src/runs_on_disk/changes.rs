@@ -3,6 +3,7 @@
 
 use crate::plan::planner::Plan;
 use crate::runs_on_disk::files::{RECORD_FILE, read_job};
+use crate::runs_on_disk::integrity::{directory_notes, renamed};
 use crate::runs_on_disk::walk::directories_with;
 use crate::spec::differences::{differences, shown};
 use crate::spec::{JOB_FILE, RunSpec, TRAINED, TestLen, VariantSpec};
@@ -17,6 +18,17 @@ const MAX_OTHERS: usize = 50;
 /// Keys in a note.
 const MAX_KEYS: usize = 8;
 
+/// A note on recorded runs whose directories have other names: they count for no config.
+pub fn renamed_runs(experiment: &Path) -> Option<String> {
+    let mut found = directories_with(experiment, RECORD_FILE);
+    found.retain(|run| is_renamed(run));
+    directory_notes(found.into_iter())
+}
+
+fn is_renamed(run: &Path) -> bool {
+    read_job(run).is_ok_and(|job| renamed(run, &job.run_id).is_some())
+}
+
 /// A note on runs of the same experiment that belong to another config, and the keys in which the
 /// nearest differs.
 pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
@@ -24,7 +36,7 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     let mut others = directories_with(experiment, JOB_FILE);
     others.retain(|run| {
         let name = run.file_name().unwrap_or_default().to_string_lossy();
-        !ours.contains(name.as_ref())
+        !ours.contains(name.as_ref()) && !is_renamed(run)
     });
     let unfinished = others
         .iter()

@@ -103,6 +103,12 @@ pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Option<String> {
     note("directories that are not named after their run", &renamed)
 }
 
+/// The note on a directory that is not named after the run of its job.
+pub fn renamed(run: &Path, run_id: &str) -> Option<String> {
+    let name = run.file_name()?.to_string_lossy();
+    (name != run_id).then(|| format!("the directory is not named after its run, {run_id}"))
+}
+
 /// The last two directories of a path, so that a report names no path of the machine.
 fn tail(run: &Path) -> String {
     let parts: Vec<_> = run

@@ -2,6 +2,7 @@
 //! machine; `cluster/states.rs` adds the events of tasks.
 
 use crate::runs_on_disk::files::{ERROR_FILE, RECORD_FILE};
+use crate::runs_on_disk::integrity::renamed;
 use crate::runs_on_disk::recorded::{has_lost_weights, origin};
 use crate::spec::Job;
 use records::record::{Divergence, RunStatus};
@@ -99,7 +100,8 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
             None => Some("its record has no seal".to_owned()),
             Some(false) => Some("its record does not match its seal".to_owned()),
         };
-        return (state, steps, seal.or(note).or_else(no_weights));
+        let note = renamed(run, &job.run_id).or(seal).or(note);
+        return (state, steps, note.or_else(no_weights));
     }
     // A run that is held is running, whatever an earlier process left behind.
     let leased = lease::held_elsewhere(run).map(|holder| holder.who());

@@ -157,7 +157,7 @@ fn render(lines: &[RunLine]) -> String {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         shown.add_row([
-            line.experiment.clone(),
+            shown_experiment(line),
             spec::with_half(&line.method, line.half_of.as_deref()),
             line.seed.map_or("?".into(), |seed| seed.to_string()),
             line.state.to_string(),
@@ -173,6 +173,17 @@ fn render(lines: &[RunLine]) -> String {
     keep_words(&mut shown, 5);
     let counts = counts_text(&counts(lines.iter().map(|line| line.state)));
     format!("{shown}\n{}: {counts}", count(lines.len(), "run"))
+}
+
+/// The experiment of a run, and its directory where that has another name.
+fn shown_experiment(line: &RunLine) -> String {
+    let (name, directory) = (&line.experiment, line.directory.parent());
+    match directory.and_then(Path::file_name) {
+        Some(place) if !name.is_empty() && place != name.as_str() => {
+            format!("{name} in {}", place.display())
+        }
+        _ => name.clone(),
+    }
 }
 
 /// The line of a run whose job cannot be read.

@@ -438,6 +438,33 @@ fn runs_that_lack_a_test_length_are_named_with_how_to_test_them() {
 }
 
 #[test]
+fn a_renamed_run_is_called_that() {
+    let (scratch, run) = one();
+    let place = scratch.runs().join("tiny");
+    std::fs::rename(&run, place.join("best")).unwrap();
+    let again = scratch.longreach("run", &ONE);
+    exits(&again, 0);
+    let said = stderr(&again);
+    assert!(
+        said.contains("1 to do")
+            && said.contains("directories that are not named after their run: tiny/best (")
+            && !said.contains("of another config"),
+        "{said}"
+    );
+    let status = |place: &Path| {
+        let output = longreach().arg("status").arg(place).output().unwrap();
+        stdout(&output)
+    };
+    let said = status(&place);
+    assert_eq!(said.matches("directory is not named").count(), 1, "{said}");
+    // An experiment's directory may have another name too.
+    assert!(!said.contains("tiny in"), "{said}");
+    std::fs::rename(&place, scratch.runs().join("moved")).unwrap();
+    let said = status(&scratch.runs());
+    assert_eq!(said.matches("tiny in moved").count(), 2, "{said}");
+}
+
+#[test]
 fn a_changed_job_is_refused_with_what_to_do() {
     let (scratch, run) = one();
     std::fs::remove_file(run.join("record.json")).unwrap();
