@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 pub enum Absent {
     /// The training diverged.
     Diverged,
+    /// The loss is a number, but what follows from it is too large to be one.
+    TooLarge,
     /// The encoding has no value at this length.
     Unsupported,
     /// It did not fit into memory.
@@ -28,6 +30,7 @@ impl Absent {
     pub fn name(self) -> &'static str {
         match self {
             Absent::Diverged => "diverged",
+            Absent::TooLarge => "too large",
             Absent::Unsupported => "unsupported",
             Absent::Skipped => "skipped",
             Absent::Unconverged => "not converged",
@@ -69,12 +72,7 @@ impl Point {
 }
 
 /// A run's value for a metric of a variant at a length, or why there is none.
-pub(super) fn value_at(
-    run: &Run<'_>,
-    variant: &str,
-    metric: &str,
-    len: usize,
-) -> Result<f64, Absent> {
+pub fn value_at(run: &Run<'_>, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
     let Some(row) = run.row(variant, len) else {
         return Err(if run.status == RunStatus::Diverged {
             Absent::Diverged
@@ -109,6 +107,9 @@ fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent>
         (Some(absent), _) => Err(absent),
         (None, Some((value, _))) if value.is_finite() => Ok(value),
         // A number may overflow where the loss does not, as a perplexity does.
+        (None, Some(_)) if row.metrics.values().all(|m| m.value.is_finite()) => {
+            Err(Absent::TooLarge)
+        }
         (None, Some(_)) => Err(Absent::Diverged),
         (None, None) => Err(Absent::Missing),
     }

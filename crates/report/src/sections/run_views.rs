@@ -4,7 +4,7 @@
 use crate::document::{Cell, RunCurve, RunView, Table};
 use crate::spec::ReportSpec;
 use records::analysis::groups::{Group, Run};
-use records::analysis::point::Absent;
+use records::analysis::point::value_at;
 use records::analysis::setting::Setting;
 use records::metric;
 use records::record::RunStatus;
@@ -116,17 +116,9 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
         })
         .collect();
     let cell = |variant: &str, len: usize| -> Cell {
-        let Some(row) = run.row(variant, len) else {
-            return "-".into();
-        };
-        match (
-            Absent::of(row.status),
-            metric::value(&run.task, row, metric),
-        ) {
-            (None, Some((value, _))) if value.is_finite() => {
-                metric::number(value, metric::decimals(metric, value)).into()
-            }
-            (absent, _) => absent.unwrap_or(Absent::Diverged).name().into(),
+        match value_at(run, variant, metric, len) {
+            Ok(value) => metric::number(value, metric::decimals(metric, value)).into(),
+            Err(absent) => absent.name().into(),
         }
     };
     let row = |variant: &str| {

@@ -453,6 +453,25 @@ fn numbers_that_are_not_finite_never_reach_a_cell() {
 }
 
 #[test]
+fn a_finite_loss_whose_perplexity_is_too_large_has_not_diverged() {
+    let mut run = record("overflow", &[("model.pe", json!("rope"))], 0, text_task(64));
+    run.evals.push(ok_row("trained", 64, &[("loss_nats", 2.0)]));
+    run.evals
+        .push(ok_row("trained", 128, &[("loss_nats", 800.0)]));
+    describe(&mut run);
+    let report = report(&[run], &[], &spec()).unwrap();
+    let table = cells(&text(&report, "report.md"), "perplexity by test length");
+    assert_eq!(table[1][2], "too large");
+    for name in ["report.md", "report.html", "summaries.csv"] {
+        let text = without_own_script(&text(&report, name));
+        assert!(
+            !text.contains("diverged<") && !text.contains(",diverged"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn methods_whose_varied_key_is_a_number_are_ordered_by_it() {
     let mut records = Vec::new();
     for scale in [1, 10, 2, 100] {
