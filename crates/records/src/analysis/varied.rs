@@ -41,6 +41,8 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
     keys.extend(others.filter(|key| !chosen.contains(key) && !is_method(key) && differs(key)));
     let more = keys.len().saturating_sub(MOST);
     keys.truncate(MOST);
+    // What tells equal names apart is in the name already, with its whole key.
+    let is_named = |group: &Group<'_>, key: &str| group.named.name.contains(&format!("{key} = "));
     let suffix = |(group, settings): (&Group<'_>, &BTreeMap<String, String>)| {
         let selected = group.runs.first().and_then(|run| run.selected.as_ref());
         let at_edge = selected.map_or(Vec::new(), |selected| selected.at_edge());
@@ -52,12 +54,15 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
             let value = settings.get(*key).or(label.map(|label| &label.text));
             let value = value.map_or("not set", String::as_str);
             let edge = if at_edge.contains(key) { ", edge" } else { "" };
-            let last = key.rsplit('.').next().unwrap_or(key);
-            format!("{} = {}{edge}", text::name(last, 40), text::name(value, 40))
+            let is_whole = groups.iter().any(|group| is_named(group, key));
+            let last = key.rsplit('.').next().filter(|_| !is_whole);
+            format!(
+                "{} = {}{edge}",
+                text::name(last.unwrap_or(key), 40),
+                text::name(value, 40)
+            )
         };
-        // What tells equal names apart is in the name already.
-        let is_named = |key: &&&str| group.named.name.contains(&format!("{key} = "));
-        let unnamed = keys.iter().filter(|key| !is_named(key));
+        let unnamed = keys.iter().filter(|key| !is_named(group, key));
         let mut parts: Vec<String> = unnamed.map(part).collect();
         parts.extend((more > 0).then(|| format!("{more} more")));
         match parts[..] {

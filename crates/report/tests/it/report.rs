@@ -494,6 +494,28 @@ fn methods_whose_varied_key_is_a_number_are_ordered_by_it() {
 }
 
 #[test]
+fn every_row_names_a_setting_alike() {
+    let mut records = Vec::new();
+    for (pe, steps) in [("alibi", 400), ("alibi", 800), ("nope", 400), ("rope", 400)] {
+        let mut run = record("steps", &[("model.pe", json!(pe))], 0, copy_task(8));
+        run.spec["train"]["steps"] = json!(steps);
+        run.run_id = hex(&format!("{pe} {steps}"));
+        run.evals
+            .push(ok_row("trained", 8, &[("exact_match", 1.0)]));
+        describe(&mut run);
+        records.push(run);
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let table = cells(&text(&report, "report.md"), "exact_match by test length");
+    let names: Vec<String> = table[1..]
+        .iter()
+        .map(|row| row[0].replace('\\', ""))
+        .collect();
+    let named = |name: &String| name.contains(" [train.steps = ");
+    assert!(names.len() == 4 && names.iter().all(named), "{names:?}");
+}
+
+#[test]
 fn a_later_evaluation_that_scored_other_bytes_has_its_own_definition() {
     let mut run = record("later", &[("model.pe", json!("rope"))], 0, text_task(64));
     let define = |run: &mut RunRecord, text: &str| {
