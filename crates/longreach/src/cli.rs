@@ -23,12 +23,12 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  longreach new theta --pe rope,alibi                      a commented config to start from
-  longreach run quickstart                                 train, test long, report
-  longreach run configs/copy.toml train.steps=500          the same with another value
-  longreach check configs/theta-base.toml                  what would run, and at what cost
-  longreach inspect rope base=500000 --positions 0,1,4095  the numbers that define an encoding
-  longreach list encodings                                 what `model.pe` can be
+  longreach new theta --pe rope,alibi                      # a commented config to start from
+  longreach run quickstart                                 # train, test long, report
+  longreach run configs/copy.toml train.steps=500          # the same with another value
+  longreach check configs/theta-base.toml                  # what would run, and at what cost
+  longreach inspect rope base=500000 --positions 0,1,4095  # the numbers that define an encoding
+  longreach list encodings                                 # what `model.pe` can be
 
 Exit codes:
     0  done

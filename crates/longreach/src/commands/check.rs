@@ -51,7 +51,7 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach check configs/quickstart.toml
   longreach check configs/copy.toml train.steps=20000 --json
-  longreach check configs/quickstart.toml --recorded results.jsonl    what remains to be trained
+  longreach check configs/quickstart.toml --recorded results.jsonl  # what remains to be trained
   longreach check configs/catalogue.toml --device cuda --memory-limit 80GiB"#;
 
 /// Plans a config and prints its runs and their cost.

@@ -39,7 +39,7 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach compare experiments/001-quickstart/results.jsonl runs/quickstart
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
-  longreach compare runs/base runs/wider runs/deeper        differences, seed by seed
+  longreach compare runs/base runs/wider runs/deeper  # differences, seed by seed
 
 Exits with 0 if the sets agree, else with 1, also if a record of one of them cannot be read. Sets
 that share runs agree if every run is in both and identical; with --tolerance, if every number of

@@ -52,9 +52,9 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  longreach new theta                                  text and rope
-  longreach new digits --task addition --pe rope,alibi two encodings on a task
-  longreach new --from quickstart                      a config that comes with longreach
+  longreach new theta                                   # text and rope
+  longreach new digits --task addition --pe rope,alibi  # two encodings on a task
+  longreach new --from quickstart                       # a config that comes with longreach
 
 The kinds are those of `longreach list tasks` and `longreach list encodings`. A schema,
 longreach.schema.json, is written beside the config: editors with a TOML language server (Even
@@ -137,8 +137,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     }
     let shown = path.display();
     console::print(&format!(
-        "wrote {shown}\n\n  longreach check {shown}    what would run, and at what cost\n  longreach \
-         run {shown}      train, test long, report"
+        "wrote {shown}\n\n  longreach check {shown}  # what would run, and at what cost\n  longreach \
+         run {shown}    # train, test long, report"
     ));
     Ok(Exit::Done)
 }
@@ -202,9 +202,9 @@ pub fn config(name: &str, task: &str, pe: &[String], lengths: &Lengths) -> Strin
     };
     let mut out = format!(
         "#:schema ./{SCHEMA_FILE}\n\
-         # longreach check {name}.toml        what would run, and at what cost\n\
-         # longreach run {name}.toml          train, test long, report\n\
-         # longreach config show {name}.toml  every value, and where it comes from\n\
+         # longreach check {name}.toml        # what would run, and at what cost\n\
+         # longreach run {name}.toml          # train, test long, report\n\
+         # longreach config show {name}.toml  # every value, and where it comes from\n\
          #\n\
          # A key in a comment shows its default, or an example where no value is the default.\n\n"
     );

@@ -40,9 +40,9 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  srun -N2 longreach probe /shared/theta      two nodes of a cluster
-  longreach probe /shared/theta --of 2        on each of two machines, within a minute
-  longreach probe /shared/theta               two processes of this machine
+  srun -N2 longreach probe /shared/theta  # two nodes of a cluster
+  longreach probe /shared/theta --of 2    # on each of two machines, within a minute
+  longreach probe /shared/theta           # two processes of this machine
 
 Sweeps on a cluster need hard links that exclude; file locks that do are a second guard."#;
 

@@ -73,11 +73,11 @@ pub struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   longreach report runs/quickstart
-  longreach report runs/quickstart --config configs/quickstart.toml   the runs of one config
+  longreach report runs/quickstart --config configs/quickstart.toml  # the runs of one config
   longreach report runs/a runs/b --format tex,csv --out paper/tables
-  longreach report runs/quickstart --baseline rope                    differences, seed by seed
-  longreach report results.jsonl --claims claims.toml                 agrees, disagrees, undecided
-  longreach report results.jsonl --order experiment.toml              rows in the config's order"#;
+  longreach report runs/quickstart --baseline rope                   # differences, seed by seed
+  longreach report results.jsonl --claims claims.toml                # agrees, disagrees, undecided
+  longreach report results.jsonl --order experiment.toml             # rows in the config's order"#;
 
 /// Parses one of `md`, `html`, `csv` and `tex`.
 fn format(text: &str) -> Result<Format, String> {

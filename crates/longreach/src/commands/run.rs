@@ -91,7 +91,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach run quickstart
   longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind="alibi"}' --jobs 1
   longreach run configs/quickstart.toml --log tensorboard
-  longreach run configs/quickstart.toml --recorded results.jsonl      trains what is not in there
+  longreach run configs/quickstart.toml --recorded results.jsonl  # trains what is not in there
   longreach run configs/theta-base.toml 'axes."model.pe.base"=[100,10000]' --runs /tmp/runs
 
 Precedence, lowest first: built-in defaults, the file, its [axes], key=value arguments.

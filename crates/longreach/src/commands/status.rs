@@ -65,8 +65,8 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach status runs
   longreach status runs/quickstart --json
-  longreach status runs/quickstart --watch     one screen, updated every second
-  longreach status /shared/theta --watch       a sweep of `longreach submit`"#;
+  longreach status runs/quickstart --watch  # one screen, updated every second
+  longreach status /shared/theta --watch    # a sweep of `longreach submit`"#;
 
 /// Time between two looks under `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);

@@ -108,10 +108,10 @@ const EXAMPLES: &str = r#"Examples:
   longreach submit configs/theta-base.toml --cluster slurm --out /shared/theta
   longreach submit x.toml --cluster slurm --out DIR --max-parallel 32 --go -- -p main
   longreach submit x.toml --cluster slurm --out DIR --device cuda --gpus-per-task 1 --runs-per-gpu 2
-  longreach submit x.toml --cluster parallel --out DIR --go      all cores of this machine
+  longreach submit x.toml --cluster parallel --out DIR --go  # all cores of this machine
   longreach submit x.toml --cluster slurm --out RESULT --chosen-by SWEEP
-  longreach submit --again DIR --only failed --go                the failed runs once more
-  longreach status DIR                                           what became of all runs
+  longreach submit --again DIR --only failed --go            # the failed runs once more
+  longreach status DIR                                       # what became of all runs
 
 Nothing is submitted without --go. The scheduler supplies an index; everything else is in DIR."#;
 

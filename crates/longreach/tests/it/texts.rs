@@ -316,3 +316,23 @@ fn a_trained_experiment() {
     ];
     insta::assert_snapshot!(transcript(place, commands));
 }
+
+/// An explanation behind a command is a comment of the shell, so that the line can be pasted.
+#[test]
+fn examples_can_be_pasted_with_their_explanations() {
+    let page = include_str!("../../../../docs/cli.md");
+    let commands = ["longreach ", "srun "];
+    let examples = page.lines().filter(|line| {
+        let line = line.strip_prefix("  ").unwrap_or_default();
+        commands.iter().any(|command| line.starts_with(command))
+    });
+    let mut explained = 0;
+    for example in examples {
+        let Some((_, explanation)) = example.trim().split_once("  ") else {
+            continue;
+        };
+        assert!(explanation.trim().starts_with("# "), "{example}");
+        explained += 1;
+    }
+    assert!(explained > 15, "{explained}");
+}
