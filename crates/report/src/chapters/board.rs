@@ -179,10 +179,16 @@ fn unranked(settings: &[&Setting<'_>], rows: &[(&String, Standing)]) -> String {
     let all = settings.iter().flat_map(|s| &s.methods);
     let others = all.filter(|m| rows.iter().all(|(name, _)| **name != m.name));
     let others: BTreeMap<&str, &str> = others.map(|m| (&*m.name, &*m.title)).collect();
+    let kind = |s: &Setting<'_>| s.task.kind.clone();
+    // Two texts have one kind.
+    let task = |s: &&Setting<'_>| match settings.iter().filter(|o| kind(o) == kind(s)).count() {
+        1 => kind(s),
+        _ => s.name.clone(),
+    };
     let lacks = |(name, title): (&&str, &&str)| {
         let missing = settings.iter().filter(|s| method(s, name).is_none());
-        let missing: Vec<&str> = missing.map(|s| s.task.kind.as_str()).collect();
-        format!("{title} (not tested at {})", missing.join(", "))
+        let missing: Vec<String> = missing.map(task).collect();
+        format!("{title} (not tested at {})", missing.join("; "))
     };
     let mut named: Vec<String> = others.iter().take(MOST_NAMED).map(lacks).collect();
     match others.len().checked_sub(MOST_NAMED) {
