@@ -128,6 +128,19 @@ impl Setting<'_> {
         }
     }
 
+    /// Which of these methods have not learned the task: `NoPE learned in 1 of 5 seeds`.
+    pub fn unconverged(&self, methods: &[&Method]) -> String {
+        let failed = |method: &&&Method| {
+            let converged = self.converged(method);
+            matches!(converged, InLength::Unconverged(_))
+        };
+        let named = methods.iter().filter(failed).map(|method| {
+            let ratio = self.learned(method).ratio();
+            format!("{} learned in {ratio} seeds", method.title)
+        });
+        named.collect::<Vec<_>>().join(", ")
+    }
+
     /// Seeds that have not learned the task: nothing is said of them past the training length.
     pub fn failed(&self, method: &Method) -> BTreeSet<u64> {
         let seeds = self.learned(method).seeds.into_iter();

@@ -249,6 +249,7 @@ impl<'s> Evaluation<'s, '_> {
         self.pairs(pairs, |a, b, len| {
             let than = than(metric);
             let comparison = self.judge(
+                &[a, b],
                 &|of| format!("{metric} of {} {than} of {} at {len}", of(a), of(b)),
                 metric::of_difference(metric),
                 &self.setting.difference(a, b, metric, len),
@@ -277,6 +278,7 @@ impl<'s> Evaluation<'s, '_> {
     fn ratio_at(&self, a: &Method, b: &Method, len: usize, needed: Needed) -> Comparison {
         let metric = &self.claim.metric;
         self.judge(
+            &[a, b],
             &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
             metric::RATIO,
             &self.setting.over(a, b, metric, len),
@@ -294,6 +296,7 @@ impl<'s> Evaluation<'s, '_> {
                 false => String::new(),
             };
             self.judge(
+                &[method],
                 &|of| {
                     let whose = whose(of);
                     format!(
@@ -322,6 +325,7 @@ impl<'s> Evaluation<'s, '_> {
             // Every tested length up to the longest one named, also those between.
             for len in self.setting.longer().take_while(|&len| len <= longest) {
                 out.push(self.judge(
+                    &[method],
                     &|of| {
                         format!(
                             "share of its in-length {metric} that {} keeps at {len}",
@@ -364,7 +368,7 @@ impl<'s> Evaluation<'s, '_> {
             let rows = self.setting.rows(method, metric, len);
             Comparison {
                 impossible: limits::impossible((metric, rows), &point, needed, chance),
-                ..self.judge(&what, metric, &point, needed)
+                ..self.judge(&[method], &what, metric, &point, needed)
             }
         })
     }
@@ -401,6 +405,7 @@ impl<'s> Evaluation<'s, '_> {
             for pair in self.lengths().windows(2) {
                 let than = than(metric);
                 out.push(self.judge(
+                    &[method],
                     &|of| {
                         format!(
                             "{metric} of {} at {} {than} at {}",
@@ -419,9 +424,11 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
-    /// `what` returns the description of the number, given how to name a method.
+    /// The verdict on a number about `methods`. `what` returns the description of the number, given
+    /// how to name a method.
     fn judge(
         &self,
+        methods: &[&Method],
         what: &dyn Fn(Name) -> String,
         metric: &str,
         point: &Point,
@@ -443,15 +450,15 @@ impl<'s> Evaluation<'s, '_> {
         } else {
             "does not"
         };
+        let is_unconverged =
+            point.estimate.is_none() && point.absent.contains(&Absent::Unconverged);
         let (verdict, why) = match &point.estimate {
             None if self.claim.or_unsupported
                 && point.absent.iter().all(|a| *a == Absent::Unsupported) =>
             {
                 (Verdict::Agrees, "no value there".to_string())
             }
-            None if point.absent.contains(&Absent::Unconverged) => {
-                (Verdict::Undecided, "not converged".into())
-            }
+            None if is_unconverged => (Verdict::Undecided, self.setting.unconverged(methods)),
             None => (Verdict::NotTested, "no number".into()),
             Some(estimate) => match estimate.interval {
                 None => (Verdict::Undecided, format!("a single seed, which {side}")),
@@ -485,7 +492,7 @@ impl<'s> Evaluation<'s, '_> {
                 Needed::Negative(_) | Needed::Positive(_) => point_text(metric, point),
             },
             why,
-            bound: Some(needed),
+            bound: (!is_unconverged).then_some(needed),
         }
     }
 }

@@ -52,7 +52,7 @@ pub struct Comparison {
     /// The number as printed, and why the verdict is what it is.
     pub(super) shown: String,
     pub(super) why: String,
-    /// The bound, where there is a number.
+    /// The bound; none where the number was not tested or a method has not learned its task.
     pub(super) bound: Option<Needed>,
 }
 
@@ -70,6 +70,12 @@ impl Comparison {
             why: "both do the task too well to be told apart".into(),
             ..self
         }
+    }
+
+    /// Why no number can decide: which methods have not learned their task.
+    pub fn unconverged(&self) -> Option<&str> {
+        let is_open = self.verdict == Verdict::Undecided && self.bound.is_none();
+        is_open.then_some(&self.why)
     }
 
     /// The number as printed, or why there is none; just what it is about where it was not tested.

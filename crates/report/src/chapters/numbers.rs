@@ -97,35 +97,48 @@ pub(super) fn sentences(comparisons: &[Comparison]) -> String {
         Verdict::Agrees => 2,
         Verdict::NotTested => 3,
     };
+    // Those without a number for one reason follow each other.
     let mut sorted: Vec<&Comparison> = comparisons.iter().collect();
-    sorted.sort_by_key(rank);
+    sorted.sort_by_key(|c| (rank(c), c.unconverged()));
     let is_mixed = sorted.first().map(|c| c.verdict) != sorted.last().map(|c| c.verdict);
-    // What some of them need alike is said once.
-    let alike = |of: &[&Comparison]| {
-        let each: Vec<String> = of.iter().map(|c| c.text()).collect();
-        let rule = of[0].rule().map_or(String::new(), |rule| match of.len() {
-            1 => format!(", {rule}"),
-            _ => format!("; each {rule}"),
-        });
-        each.join("; ") + &rule
+    let together = |a: &&Comparison, b: &&Comparison| {
+        a.unconverged().is_some() && a.unconverged() == b.unconverged()
     };
-    let judged = |of: &[&Comparison]| {
+    let lines: Vec<&[&Comparison]> = sorted.chunk_by(together).collect();
+    let judged = |of: &[&[&Comparison]]| {
         let each: Vec<String> = of
-            .chunk_by(|a, b| a.rule() == b.rule())
+            .chunk_by(|a, b| a[0].rule() == b[0].rule())
             .map(alike)
             .collect();
-        let verdict = is_mixed.then(|| format!("{}: ", of[0].verdict.name()));
+        let verdict = is_mixed.then(|| format!("{}: ", of[0][0].verdict.name()));
         verdict.unwrap_or_default() + &each.join("; ")
     };
-    let (shown, more) = sorted.split_at(sorted.len().min(MOST_NUMBERS));
+    let (shown, more) = lines.split_at(lines.len().min(MOST_NUMBERS));
     let mut texts: Vec<String> = shown
-        .chunk_by(|a, b| a.verdict == b.verdict)
+        .chunk_by(|a, b| a[0].verdict == b[0].verdict)
         .map(judged)
         .collect();
     if !more.is_empty() {
-        texts.push(format!("... and {} more", more.len()));
+        texts.push(format!("... and {} more", more.concat().len()));
     }
     or_dash(&texts.join("; "))
+}
+
+/// Lines of one rule, which stands at their end. A line has one comparison, or all that have no
+/// number for one reason.
+fn alike(lines: &[&[&Comparison]]) -> String {
+    let text = |line: &&[&Comparison]| match (line[0].unconverged(), line.len()) {
+        (Some(why), count @ 2..) => format!("{why} ({count} comparisons)"),
+        _ => line[0].text(),
+    };
+    let each: Vec<String> = lines.iter().map(text).collect();
+    let rule = lines[0][0]
+        .rule()
+        .map_or(String::new(), |rule| match lines.len() {
+            1 => format!(", {rule}"),
+            _ => format!("; each {rule}"),
+        });
+    each.join("; ") + &rule
 }
 
 /// The text, or `-` for an empty one.

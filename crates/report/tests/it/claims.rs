@@ -495,6 +495,20 @@ fn every_kind_by_hand() {
     }
 }
 
+#[test]
+fn a_method_that_has_not_learned_is_named_once() {
+    let value =
+        json!({ "kind": "better", "methods": ["a"], "than": ["b", "c"], "lengths": [32, 64] });
+    let spec = ReportSpec {
+        claims: claims(vec![claim(value)]),
+        ..ReportSpec::default()
+    };
+    let page = text(&three(), &spec, "report.md");
+    let named = "; c learned in 0 of 3 seeds (2 comparisons); agrees: ";
+    assert!(page.contains(named), "{page}");
+    assert!(!page.contains("minus that of c"), "{page}");
+}
+
 /// Three methods of equal means: in every seed the largest score is 1.29 times the smallest, each
 /// time of other methods.
 #[test]
