@@ -2,7 +2,35 @@
 
 use records::analysis::setting::Setting;
 use records::metric;
-use records::stats::{INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
+use records::stats::{INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale, TEXT_INTERVAL};
+use records::text::and;
+
+/// Names that a sentence has room for.
+pub(super) const MOST_NAMED: usize = 3;
+
+/// `exact_match` as `exact match`.
+pub(super) fn words(metric: &str) -> String {
+    metric.replace('_', " ")
+}
+
+/// A few names, and how many more there are; `a; b; and c` where they hold commas themselves.
+pub(super) fn several(names: &[String]) -> String {
+    let (shown, more) = match names.len().saturating_sub(MOST_NAMED) {
+        0 | 1 => (names.to_vec(), None),
+        more => (names[..MOST_NAMED].to_vec(), Some(format!("{more} others"))),
+    };
+    let all: Vec<String> = shown.into_iter().chain(more).collect();
+    let holds = |text: &'static str| move |name: &String| name.contains(text);
+    let is_list = |front: &[String]| {
+        front.len() > 1 && all.iter().any(holds(", ")) || all.iter().any(holds(" and "))
+    };
+    match all.split_last() {
+        Some((last, front)) if !front.is_empty() && is_list(front) => {
+            format!("{}; and {last}", front.join("; "))
+        }
+        _ => and(&all),
+    }
+}
 
 /// What a cell is: a mean with which interval over how many seeds.
 pub(super) fn seeds_sentence(setting: &Setting<'_>, metric: &str) -> String {
@@ -33,6 +61,21 @@ pub(super) fn interval_text(metric: &str) -> String {
         (true, _) => format!("[{SHARE_INTERVAL}]"),
         (false, Scale::Linear) => format!("± {INTERVAL}"),
         (false, Scale::Log) => format!("[{LOG_INTERVAL}]"),
+    }
+}
+
+/// What the interval of a ratio to the score in length is, at any of these lengths.
+pub(super) fn ratio_interval(setting: &Setting<'_>, lengths: &[usize]) -> &'static str {
+    let lead = setting.lead();
+    let ratios = |len: &usize| {
+        let ratio = |method| setting.ratio(method, lead, *len).estimate;
+        setting.methods.iter().filter_map(ratio).collect::<Vec<_>>()
+    };
+    let is_over_text = lengths.iter().flat_map(ratios).any(|e| e.apart().is_some());
+    match metric::scale(lead) {
+        Scale::Log if is_over_text => TEXT_INTERVAL,
+        Scale::Log => LOG_INTERVAL,
+        Scale::Linear => INTERVAL,
     }
 }
 

@@ -14,7 +14,7 @@ pub enum ReportError {
     },
     /// No record is a result.
     #[error(
-        "none of the {records} records is a result: they are of a selection sweep (eval.rows = \
+        "none of the {records} records is a result: they are of selection runs (eval.rows = \
          \"selection\") or of trainings with half the steps; name the records of the results, whose \
          report lists all that was tried"
     )]

@@ -1,21 +1,19 @@
 //! The finding of a setting: what its numbers say, in at most three sentences that need no other
 //! word of the report; and what to hold against them.
 
-use super::captions::kept_percent;
+use super::best::{best, extreme};
+use super::captions::{kept_percent, several, words};
 use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use records::analysis::learned::InLength;
 use records::analysis::outcome::Reach;
-use records::analysis::point::{Point, absent_text, estimate_text, point_text};
+use records::analysis::point::{absent_text, estimate_text};
 use records::analysis::setting::{Method, Setting};
 use records::metric::{self, better_first};
 use records::stats::Estimate;
 use records::text::{and, times};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-
-/// Names that a sentence has room for.
-const MOST_NAMED: usize = 3;
 
 /// What else is to be known: how other methods differ from a baseline, which are still learning,
 /// and which denominators of linear attention were not sums of weights; a sentence each.
@@ -69,7 +67,8 @@ pub(super) fn finding(setting: &Setting<'_>) -> String {
 /// A method and how far it keeps its in-length score.
 struct Reached<'s> {
     method: &'s Method,
-    /// Its name, with the count of its seeds where some have no score in length.
+    /// Its name, with the count of its seeds where some have no score in length, and whether it was
+    /// tested no further than it holds.
     name: String,
     /// The longest test length, 0 for none past training.
     len: usize,
@@ -85,6 +84,12 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
             let name = match reach.seeds {
                 (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.title),
                 _ => method.title.clone(),
+            };
+            let name = match reach.test_len {
+                Some(len) if reach.is_longest && len < longest => {
+                    format!("{name} (not tested further)")
+                }
+                _ => name,
             };
             reached.push(Reached {
                 method,
@@ -225,30 +230,6 @@ fn in_length(setting: &Setting<'_>) -> String {
     setting.length(setting.in_length.unwrap_or_default())
 }
 
-/// `exact_match` as `exact match`.
-fn words(metric: &str) -> String {
-    metric.replace('_', " ")
-}
-
-/// A few names, and how many more there are; `a; b; and c` where they hold commas themselves.
-fn several(names: &[String]) -> String {
-    let (shown, more) = match names.len().saturating_sub(MOST_NAMED) {
-        0 | 1 => (names.to_vec(), None),
-        more => (names[..MOST_NAMED].to_vec(), Some(format!("{more} others"))),
-    };
-    let all: Vec<String> = shown.into_iter().chain(more).collect();
-    let holds = |text: &'static str| move |name: &String| name.contains(text);
-    let is_list = |front: &[String]| {
-        front.len() > 1 && all.iter().any(holds(", ")) || all.iter().any(holds(" and "))
-    };
-    match all.split_last() {
-        Some((last, front)) if !front.is_empty() && is_list(front) => {
-            format!("{}; and {last}", front.join("; "))
-        }
-        _ => and(&all),
-    }
-}
-
 /// The mean at the longest length, for an order.
 fn mean_at_longest(setting: &Setting<'_>, method: &Method) -> f64 {
     let longest = setting.lengths.last().copied().unwrap_or_default();
@@ -325,119 +306,6 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
         })
     });
     is_better && lengths > 0
-}
-
-/// Which method is best at a length past training, and how sure that is. None is called best where
-/// there is nothing to choose from, where all are at chance, and where the first ones print the
-/// same mean.
-fn best(setting: &Setting<'_>, len: usize) -> String {
-    let metric = setting.lead();
-    // Nothing is said of methods that have not converged, so they are not rivals either.
-    let methods = setting.methods.iter();
-    let points: Vec<Point> = methods.map(|m| setting.score(m, metric, len)).collect();
-    let numbered = points.iter().enumerate();
-    let mut rows: Vec<(usize, Estimate)> = numbered
-        .filter_map(|(i, p)| Some((i, p.estimate?)))
-        .collect();
-    rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
-    let name = |at: usize| setting.methods[at].title.clone();
-    let text = |at: usize| point_text(metric, &points[at]);
-    let number = |value: f64| metric::number(value, metric::decimals(metric, value));
-    match rows[..] {
-        _ if setting.methods.len() < 2 => return String::new(),
-        [] => return String::new(),
-        [(only, _)] => {
-            let others = setting.methods.iter().enumerate();
-            let mut others = others.filter(|(at, _)| *at != only);
-            let is_unlearned = |m| matches!(setting.converged(m), InLength::Unconverged(_));
-            let why = match others.all(|(_, m)| is_unlearned(m)) {
-                true => "no other method has learned the task in length",
-                false => "no other method has a score there",
-            };
-            return format!(". At {len} {} has {}; {why}", name(only), text(only));
-        }
-        _ => {}
-    }
-    let is_at_chance =
-        |(at, e): &(usize, Estimate)| setting.is_at_chance(&setting.methods[*at], metric, e);
-    if rows.iter().all(is_at_chance) {
-        if metric::chance(setting.task, metric).is_none() {
-            return format!(". At {len} every {} is {}", words(metric), number(0.0));
-        }
-        // Methods of several tasks have several levels.
-        let chance = setting.chance(metric).map(|c| format!(" ({})", number(c)));
-        return format!(
-            ". At {len} no method is shown to have a better {} than chance{}",
-            words(metric),
-            chance.unwrap_or_default()
-        );
-    }
-    let (first, estimate) = rows[0];
-    let tied = rows
-        .iter()
-        .take_while(|(_, e)| number(e.mean) == number(estimate.mean));
-    let tied: Vec<String> = tied.map(|(at, _)| name(*at)).collect();
-    if tied.len() > 1 {
-        return format!(
-            ". At {len} the {} {}, {}, is that of {}",
-            extreme(metric),
-            words(metric),
-            number(estimate.mean),
-            several(&tied)
-        );
-    }
-    let (sign, why) = certainty(setting, &rows, points[first].is_whole());
-    format!(
-        ". At {len} the {sign} {} is that of {} ({}; {why})",
-        words(metric),
-        name(first),
-        text(first)
-    )
-}
-
-fn extreme(metric: &str) -> &'static str {
-    if metric::lower_is_better(metric) {
-        "lowest"
-    } else {
-        "highest"
-    }
-}
-
-/// Whether the first method is called best or only lowest or highest, and why. `rows`: best first,
-/// not empty; `is_whole`: whether every seed of the first gave a number.
-fn certainty(
-    setting: &Setting<'_>,
-    rows: &[(usize, Estimate)],
-    is_whole: bool,
-) -> (&'static str, String) {
-    let metric = setting.lead();
-    let name = |at: usize| setting.methods[at].title.clone();
-    let estimate = rows[0].1;
-    let rivals: Vec<&(usize, Estimate)> = rows[1..]
-        .iter()
-        .filter(|(_, e)| !estimate.is_separated_from(e))
-        .collect();
-    let why = if estimate.interval.is_none() {
-        "one seed: no ranking".into()
-    } else if !is_whole {
-        "not all of its seeds gave a number: no ranking".into()
-    } else if setting.is_at_chance(&setting.methods[rows[0].0], metric, &estimate) {
-        "its interval holds chance".into()
-    } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
-        format!("{} has one seed: no ranking", name(*rival))
-    } else if rivals.is_empty() {
-        return ("best", "its 95 % interval touches no other".into());
-    } else {
-        let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
-        let which = if names.len() > 1 { "those" } else { "that" };
-        // The table marks them.
-        let of = match names.len() {
-            0..=MOST_NAMED => several(&names),
-            more => format!("{more} others"),
-        };
-        format!("its 95 % interval touches {which} of {of}")
-    };
-    (extreme(metric), why)
 }
 
 /// Where no method does better than chance in length by the leading metric: another share that

@@ -15,6 +15,7 @@
 //! figures/        figures of a setting, one file each
 //! chapters/       tables about all settings: board, overview, correlations, claims, assertions
 //! finding.rs      what the numbers of a setting say, in sentences
+//! best.rs         the sentence on the method with the best score
 //! captions.rs     parts of captions that tables and figures share
 //! remarks.rs      letters behind names of methods, and what they mean
 //! conditions.rs   facts that all numbers depend on
@@ -27,6 +28,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod assemble;
+mod best;
 mod build;
 mod canonical;
 mod captions;

@@ -48,7 +48,7 @@ impl Setting<'_> {
         let mut times = 1.0;
         for len in self.longer() {
             let is_kept = match value_at(run, &method.variant, metric, len) {
-                Err(Absent::Missing) => continue,
+                Err(absent) if absent.is_untested() => continue,
                 Err(_) => false,
                 Ok(there) => metric::is_kept(metric, there, base),
             };

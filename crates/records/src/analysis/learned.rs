@@ -5,6 +5,7 @@ use super::groups::Run;
 use super::point::value_at;
 use super::setting::{Method, Setting};
 use crate::metric::{self, better_first};
+use crate::record::RunStatus;
 use crate::stats;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -20,9 +21,10 @@ pub enum InLength {
     Untested,
 }
 
-/// The seeds of a method that have a score in length.
+/// The seeds of a method that have a score in length, and those whose training diverged.
 pub struct Learned {
-    /// Seed, score in length, and whether it shows that the task was learned; by seed.
+    /// Seed, score in length (NaN of one that diverged), and whether it shows that the task was
+    /// learned; by seed.
     pub seeds: Vec<(u64, f64, bool)>,
     /// What the score is and what is needed: `exact_match in length (...), 0.95 needed`.
     what: String,
@@ -40,6 +42,12 @@ impl Learned {
         (1..self.seeds.len()).contains(&self.count())
     }
 
+    /// Whether some seed that has not learned the task has a score.
+    pub fn has_failed_score(&self) -> bool {
+        let mut seeds = self.seeds.iter();
+        seeds.any(|(_, score, learned)| !learned && !score.is_nan())
+    }
+
     /// `5 of 7`
     pub fn ratio(&self) -> String {
         format!("{} of {}", self.count(), self.seeds.len())
@@ -50,29 +58,34 @@ impl Learned {
     pub fn why_not(&self) -> Option<String> {
         let number = |score: f64| metric::number(score, metric::decimals(&self.metric, score));
         let failed = self.seeds.iter().filter(|(.., learned)| !learned);
-        let failed: Vec<String> = match self.seeds[..] {
+        let (diverged, failed): (Vec<_>, Vec<_>) = failed.partition(|(_, score, _)| score.is_nan());
+        let scores: Vec<String> = match self.seeds[..] {
             [(_, score, false)] => vec![number(score)],
             _ => failed
+                .iter()
                 .map(|(seed, score, _)| format!("{} (seed {seed})", number(*score)))
                 .collect(),
         };
-        (!failed.is_empty()).then(|| {
-            format!(
-                "{} seeds learned: {} {} {}",
-                self.ratio(),
-                self.metric,
-                crate::text::list(&failed, 12),
-                self.what
-            )
-        })
+        let scores = (!failed.is_empty()).then(|| {
+            let scores = crate::text::list(&scores, 12);
+            format!("{} {scores} {}", self.metric, self.what)
+        });
+        let seeds: Vec<String> = diverged.iter().map(|(seed, ..)| seed.to_string()).collect();
+        let diverged = (!diverged.is_empty()).then(|| {
+            let seeds = crate::text::list(&seeds, 12);
+            format!("training diverged (seed {seeds})")
+        });
+        let why: Vec<String> = scores.into_iter().chain(diverged).collect();
+        (!why.is_empty()).then(|| format!("{} seeds learned: {}", self.ratio(), why.join("; ")))
     }
 }
 
 impl Setting<'_> {
     /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the
     /// mean over tested lengths up to the training length, is at least [`metric::LEARNED`].
-    /// Elsewhere: the leading metric in length is better than guessing. Of a variant, the scores
-    /// of the trained encoding say it: the weights are the same.
+    /// Elsewhere: the leading metric in length is better than guessing. A training that diverged
+    /// has not learned, where others of its method have a score. Of a variant, the scores of the
+    /// trained encoding say it: the weights are the same.
     pub fn learned(&self, method: &Method) -> Learned {
         let method = self.trained(method);
         let lead = self.lead();
@@ -102,8 +115,14 @@ impl Setting<'_> {
         } else {
             (lead, format!("at {at}, no better than guessing ({guess})"))
         };
+        let diverged = |run: &Run<'_>| {
+            (run.status == RunStatus::Diverged).then_some((run.seed, f64::NAN, false))
+        };
+        let each = runs.iter().map(|run| (judged(run), diverged(run)));
+        let any = each.clone().any(|(score, _)| score.is_some());
+        let seeds = each.filter_map(|(score, diverged)| score.or(diverged.filter(|_| any)));
         Learned {
-            seeds: runs.iter().filter_map(judged).collect(),
+            seeds: seeds.collect(),
             what,
             metric: metric.into(),
         }

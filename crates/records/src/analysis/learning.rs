@@ -1,15 +1,15 @@
 //! Whether a method was trained long enough: how much its score in length moves from half the steps
 //! to all of them.
 
-use super::groups::Run;
+use super::groups::{Run, TRAINED};
 use super::learned::InLength;
 use super::measure::difference_of;
-use super::point::{Absent, Point, difference_parts, value_at, value_in};
+use super::point::{Absent, Point, difference_parts, row_in, value_at, value_in};
 use super::setting::{Method, Setting};
-use crate::metric::{STILL_LEARNING, of_difference};
-use crate::record::RunRecord;
+use crate::metric::{LOSS_NATS, STILL_LEARNING, of_difference};
+use crate::record::{EvalRow, RunRecord};
 use crate::stats::Estimate;
-use crate::text::{list, name};
+use crate::text::{list, name, thousands};
 use std::collections::BTreeSet;
 
 /// Methods that are still learning, of which the sentence names each though all are.
@@ -79,10 +79,33 @@ impl Setting<'_> {
             .all(|method| self.is_still_learning(method))
     }
 
-    /// A sentence that counts the methods that are still learning; none where no run was trained
-    /// with half its steps, or where no method moves and none has learned the task: a score that
-    /// stays at its floor says nothing.
+    /// Sentences on the methods that are still learning; none where no run was trained with half
+    /// its steps, or where no method moves and none has learned the task: a score that stays at its
+    /// floor says nothing.
     pub fn learning_note(&self) -> Option<String> {
+        let counted = self.still_learning_note()?;
+        let other_text = self.other_text_note().map(|note| format!(" {note}"));
+        Some(counted + &other_text.unwrap_or_default())
+    }
+
+    /// Of a text that is cut to fit all test lengths, runs with fewer lengths score more.
+    fn other_text_note(&self) -> Option<String> {
+        let len = self.in_length?;
+        let tokens = |row: Option<&EvalRow>| Some(row?.metrics.get(LOSS_NATS)?.n);
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let mut pairs = runs.filter_map(|run| {
+            let half = tokens(row_in(run.half?, TRAINED, len))?;
+            Some((half, tokens(run.row(TRAINED, len))?))
+        });
+        let (half, all) = pairs.find(|(half, all)| half != all)?;
+        Some(format!(
+            "Runs of half the steps are scored on {} tokens of the text, the others on {}.",
+            thousands(half),
+            thousands(all)
+        ))
+    }
+
+    fn still_learning_note(&self) -> Option<String> {
         let len = self.in_length.filter(|_| self.has_halves())?;
         let trained = self.methods.iter().filter(|m| !self.is_variant(m));
         let change = |method: &Method| self.learning(method).estimate;

@@ -67,7 +67,7 @@ impl Setting<'_> {
     /// Whether all runs that learned the task were tested at a length.
     pub fn is_tested(&self, method: &Method, len: usize) -> bool {
         let there = self.score(method, self.lead(), len);
-        !there.absent.contains(&Absent::Missing)
+        !there.absent.iter().any(|absent| absent.is_untested())
     }
 
     /// [`reach`](Self::reach) as a multiple of the training length: `≥ 16x`; `1x` where the score is

@@ -17,7 +17,7 @@ pub enum Absent {
     TooLarge,
     /// The encoding has no value at this length.
     Unsupported,
-    /// It did not fit into memory.
+    /// A limit of memory left it out.
     Skipped,
     /// There is a number, but it is none of extrapolation: the task was not learned in length.
     Unconverged,
@@ -35,6 +35,25 @@ impl Absent {
             Absent::Skipped => "skipped",
             Absent::Unconverged => "not converged",
             Absent::Missing => "-",
+        }
+    }
+
+    /// Whether there was no test that could have given a number.
+    pub fn is_untested(self) -> bool {
+        matches!(self, Absent::Missing | Absent::Skipped)
+    }
+
+    /// Whether there was a test that gave no number.
+    pub fn is_lost(self) -> bool {
+        matches!(self, Absent::Diverged | Absent::TooLarge)
+    }
+
+    /// Why a metric of a row that was scored is no number: a perplexity may overflow where the loss
+    /// does not.
+    pub fn of_infinite(row: &EvalRow) -> Self {
+        match row.metrics.values().all(|m| m.value.is_finite()) {
+            true => Absent::TooLarge,
+            false => Absent::Diverged,
         }
     }
 
@@ -90,13 +109,17 @@ pub(super) fn value_in(
     metric: &str,
     len: usize,
 ) -> Result<f64, Absent> {
-    let mut rows = record.evals.iter();
-    let row = rows.find(|row| row.variant == variant && row.test_len == len);
-    match row {
+    match row_in(record, variant, len) {
         Some(row) => value_of(record, row, metric),
         None if record.status == RunStatus::Diverged => Err(Absent::Diverged),
         None => Err(Absent::Missing),
     }
+}
+
+/// The row of a variant at a length that a record has by itself.
+pub(super) fn row_in<'a>(record: &'a RunRecord, variant: &str, len: usize) -> Option<&'a EvalRow> {
+    let mut rows = record.evals.iter();
+    rows.find(|row| row.variant == variant && row.test_len == len)
 }
 
 fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent> {
@@ -106,11 +129,7 @@ fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent>
     ) {
         (Some(absent), _) => Err(absent),
         (None, Some((value, _))) if value.is_finite() => Ok(value),
-        // A number may overflow where the loss does not, as a perplexity does.
-        (None, Some(_)) if row.metrics.values().all(|m| m.value.is_finite()) => {
-            Err(Absent::TooLarge)
-        }
-        (None, Some(_)) => Err(Absent::Diverged),
+        (None, Some(_)) => Err(Absent::of_infinite(row)),
         (None, None) => Err(Absent::Missing),
     }
 }

@@ -290,14 +290,26 @@ fn by_ranges(part: Part<'_>) -> Vec<Part<'_>> {
     if at.is_empty() {
         return vec![part];
     }
+    let tested = |run: &RunRecord| -> BTreeSet<(usize, String)> {
+        let rows = run.evals.iter();
+        let rows = rows.filter(|row| at.contains_key(&row.test_len));
+        rows.map(|row| (row.test_len, row.length())).collect()
+    };
     let mut parts: BTreeMap<BTreeSet<(usize, String)>, Vec<&RunRecord>> = BTreeMap::new();
-    for run in part.runs {
-        let rows = run
-            .evals
-            .iter()
-            .filter(|row| at.contains_key(&row.test_len));
-        let tested = rows.map(|row| (row.test_len, row.length())).collect();
-        parts.entry(tested).or_default().push(run);
+    for run in &part.runs {
+        // A run that was not tested there goes with its own training, or with other seeds.
+        let belongs = |other: &&&RunRecord| match run.evaluation_of.as_deref() {
+            Some(of) => other.run_id == of && other.experiment == run.experiment,
+            None => other.experiment == run.experiment && other.labels == run.labels,
+        };
+        let with = Some(tested(run)).filter(|tested| !tested.is_empty());
+        let with = with.or_else(|| {
+            let others = part.runs.iter().filter(belongs);
+            others
+                .map(|other| tested(other))
+                .find(|tested| !tested.is_empty())
+        });
+        parts.entry(with.unwrap_or_default()).or_default().push(run);
     }
     let parts = parts.into_iter().map(|(tested, runs)| {
         let tested: Vec<String> = tested.into_iter().map(|(_, length)| length).collect();
@@ -411,7 +423,7 @@ fn setting<'a>(
 }
 
 /// The longest test length up to the training length that every run has; where they have none in
-/// common, the longest of any.
+/// common, the longest of any. Later evaluations without their runs have no say beside runs.
 fn in_length(groups: &[Group<'_>], lengths: &[usize], train_len: usize) -> Option<usize> {
     let has = |group: &Group<'_>, len| {
         let trained = |run: &Run<'_>| run.row(TRAINED, len).is_some();
@@ -419,7 +431,14 @@ fn in_length(groups: &[Group<'_>], lengths: &[usize], train_len: usize) -> Optio
         let mut runs = group.runs.iter();
         runs.all(|run| run.status == RunStatus::Diverged || trained(run))
     };
-    let all_have = |len: &&usize| groups.iter().all(|group| has(group, **len));
+    let is_later = |group: &Group<'_>| group.runs.iter().all(|run| run.evaluation_of.is_some());
+    let are_all_later = groups.iter().all(is_later);
+    let all_have = |len: &&usize| {
+        let mut counted = groups
+            .iter()
+            .filter(|group| are_all_later || !is_later(group));
+        counted.all(|group| has(group, **len))
+    };
     let in_length = || lengths.iter().filter(|&&len| len <= train_len);
     in_length()
         .filter(all_have)

@@ -2,6 +2,7 @@
 
 use super::claim::{Claims, Published, PublishedNumber};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
+use crate::analysis::groups::Run;
 use crate::record::TestLength;
 use crate::stats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +96,17 @@ fn beside(
     }
     let scores = |len: usize| setting.point(method, &table.metric, len).values;
     let runs = setting.groups[method.group].runs.iter();
-    let stops = runs.filter_map(|run| Some((run.seed, run.train.stop_scores.last()?.value?)));
+    let stop = |run: &Run<'_>| {
+        let by = run
+            .spec
+            .get("train")?
+            .get("stop")?
+            .get("metric")?
+            .as_str()?;
+        let score = run.train.stop_scores.last()?.value?;
+        (by == table.metric).then_some((run.seed, score))
+    };
+    let stops = runs.filter_map(stop);
     // A training that its stop did not end learned after the last of its scores, or not at all.
     let in_length = stops.chain(scores(setting.task.train_len));
     let fit = in_length.filter(|(_, score)| Some(*score) >= table.fitted);

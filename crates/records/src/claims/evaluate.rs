@@ -2,6 +2,7 @@
 
 use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
+use super::judged::judged;
 use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
@@ -434,56 +435,23 @@ impl<'s> Evaluation<'s, '_> {
         point: &Point,
         needed: Needed,
     ) -> Comparison {
-        let n = point.values.len();
-        let is_over_text = point.estimate.is_some_and(|e| e.apart().is_some());
-        let over = if is_over_text {
-            ", over seeds and text"
-        } else {
-            ""
-        };
-        let mean_agrees = point
-            .estimate
-            .as_ref()
-            .map(|estimate| needed.holds(estimate.mean));
-        let side = if mean_agrees == Some(true) {
-            "agrees"
-        } else {
-            "does not"
-        };
-        let is_unconverged =
-            point.estimate.is_none() && point.absent.contains(&Absent::Unconverged);
-        let (verdict, why) = match &point.estimate {
-            None if self.claim.or_unsupported
-                && point.absent.iter().all(|a| *a == Absent::Unsupported) =>
-            {
-                (Verdict::Agrees, "no value there".to_string())
-            }
-            None if is_unconverged => (Verdict::Undecided, self.setting.unconverged(methods)),
-            None => (Verdict::NotTested, "no number".into()),
-            Some(estimate) => match estimate.interval {
-                None => (Verdict::Undecided, format!("a single seed, which {side}")),
-                Some(interval) => match needed.side(interval) {
-                    Some(true) => (Verdict::Agrees, format!("n = {n}{over}")),
-                    Some(false) => {
-                        let small = needed.too_small(interval, metric);
-                        let small = small.map(|gain| format!(", any gain is below {gain}"));
-                        let why = format!("n = {n}{over}{}", small.unwrap_or_default());
-                        (Verdict::Disagrees, why)
-                    }
-                    None => (
-                        Verdict::Undecided,
-                        format!("n = {n}{over}, the bound is in the interval, the mean {side}"),
-                    ),
-                },
-            },
-        };
+        let has_metric = self.setting.all_metrics.contains(&self.claim.metric);
+        let unconverged = (has_metric && point.absent.contains(&Absent::Unconverged))
+            .then(|| self.setting.unconverged(methods));
+        let judged = judged(
+            point,
+            needed,
+            metric,
+            self.claim.or_unsupported,
+            unconverged,
+        );
         Comparison {
             what: what(|method| &method.name),
             words: what(|method| &method.title),
             estimate: point.estimate,
             needed: needed.text(metric),
-            verdict,
-            mean_agrees,
+            verdict: judged.verdict,
+            mean_agrees: point.estimate.map(|estimate| needed.holds(estimate.mean)),
             impossible: None,
             shown: match needed {
                 Needed::AtMost(bound) | Needed::AtLeast(bound) => {
@@ -491,8 +459,8 @@ impl<'s> Evaluation<'s, '_> {
                 }
                 Needed::Negative(_) | Needed::Positive(_) => point_text(metric, point),
             },
-            why,
-            bound: (!is_unconverged).then_some(needed),
+            why: judged.why,
+            bound: (!judged.is_open).then_some(needed),
         }
     }
 }

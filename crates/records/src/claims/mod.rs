@@ -4,8 +4,9 @@
 //! metric. Each check becomes [`Comparison`]s, each of one number with a 95 % interval over
 //! seeds and the bound for it. A comparison *agrees* if the whole interval is on the
 //! claim's side of the bound, *disagrees* if the whole interval is on the other side, and is
-//! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
-//! not learned its task in length. Where a method is to have a lower loss than another, an interval
+//! *undecided* if the bound lies inside the interval, if there is a single seed, if a method has
+//! not learned its task in length, or if it agrees without a seed whose score is not finite. Where
+//! a method is to have a lower loss than another, an interval
 //! that covers zero and reaches no gain of 0.01 nats disagrees too: otherwise a claim of a
 //! difference that is not there could never be refuted. In a setting a claim
 //! agrees if all its comparisons do, disagrees if Holm's step-down procedure over them finds one
@@ -21,6 +22,7 @@
 //! experiment_setting.rs  the settings of each experiment, and methods by name
 //! needed.rs              bounds
 //! evaluate.rs            comparisons of numbers with bounds
+//! judged.rs              the verdict on one number and its bound
 //! limits.rs              what no score could show
 //! lacks.rs               what is missing where no record tests a claim
 //! verdict.rs             verdicts and outcomes
@@ -36,6 +38,7 @@ mod claim;
 mod correlation;
 mod evaluate;
 mod experiment_setting;
+mod judged;
 mod lacks;
 mod length;
 mod limits;

@@ -39,9 +39,11 @@ impl Needed {
     /// `at most 1.1`, `at most 5 %`; `metric`: what the number is.
     pub(super) fn text(self, metric: &str) -> String {
         let (times, unit) = metric::unit(metric);
+        // 0.07 is 7 %, not 7.000000000000001 %.
+        let shown = |bound: f64| (times * bound * 1e9).round() / 1e9;
         match self {
-            Needed::AtMost(bound) => format!("at most {}{unit}", times * bound),
-            Needed::AtLeast(bound) => format!("at least {}{unit}", times * bound),
+            Needed::AtMost(bound) => format!("at most {}{unit}", shown(bound)),
+            Needed::AtLeast(bound) => format!("at least {}{unit}", shown(bound)),
             Needed::Negative(_) => "below 0".into(),
             Needed::Positive(_) => "above 0".into(),
         }

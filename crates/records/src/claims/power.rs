@@ -28,6 +28,9 @@ impl Outcome {
         }
         // Holm's procedure rejects nothing that is not rejected at its first level.
         let tests = numbers.iter().filter(|n| n.has_interval()).count();
+        if tests == 0 {
+            return None;
+        }
         let against = numbers
             .iter()
             .filter_map(|n| n.seeds(ALPHA / tests as f64, false));

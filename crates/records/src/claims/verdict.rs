@@ -52,7 +52,7 @@ pub struct Comparison {
     /// The number as printed, and why the verdict is what it is.
     pub(super) shown: String,
     pub(super) why: String,
-    /// The bound; none where the number was not tested or a method has not learned its task.
+    /// The bound; none where the number was not tested or cannot decide.
     pub(super) bound: Option<Needed>,
 }
 
@@ -72,8 +72,8 @@ impl Comparison {
         }
     }
 
-    /// Why no number can decide: which methods have not learned their task.
-    pub fn unconverged(&self) -> Option<&str> {
+    /// Why no number can decide: methods have not learned their task, or seeds lack a finite score.
+    pub fn why_open(&self) -> Option<&str> {
         let is_open = self.verdict == Verdict::Undecided && self.bound.is_none();
         is_open.then_some(&self.why)
     }

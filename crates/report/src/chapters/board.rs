@@ -1,10 +1,10 @@
 //! The board: every method at every task, each in a group by its ranks over all tasks.
 
 use super::ranks::{AHEAD, RESAMPLES, Scores, Standing, standings};
-use crate::captions::kept_rules;
+use crate::captions::{kept_rules, ratio_interval};
 use crate::document::{Cell, Chapter, Layout, Table};
 use records::analysis::learned::InLength;
-use records::analysis::point::point_parts;
+use records::analysis::point::{point_parts, value_at};
 use records::analysis::setting::{Method, Setting};
 use records::metric::{self, lower_is_better};
 use records::stats::{self, INTERVAL, Scale};
@@ -29,7 +29,7 @@ const MULTIPLES: [usize; 2] = [4, 16];
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let mut settings = of_tasks(settings);
     let names = common(&settings);
-    settings.retain(|s| !lengths(s, &names).is_empty());
+    settings.retain(|s| is_learned(s, &names) && !lengths(s, &names).is_empty());
     let seeds: Vec<Vec<u64>> = settings.iter().map(|s| seeds(s, &names)).collect();
     let is_ranked = settings.len() >= 2 && names.len() >= 2;
     if !is_ranked || settings.len() > MOST_SETTINGS || seeds.iter().any(Vec::is_empty) {
@@ -50,6 +50,11 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
         tables,
         is_first: true,
     })
+}
+
+/// Whether one of these methods has learned the task.
+fn is_learned(setting: &Setting<'_>, names: &[String]) -> bool {
+    methods(setting, names).any(|m| setting.converged(m) == InLength::Converged)
 }
 
 /// One setting for each task that any method has learned: of several training lengths, the one
@@ -104,17 +109,23 @@ fn lengths(setting: &Setting<'_>, names: &[String]) -> Vec<usize> {
     setting.longer().filter(all_have).collect()
 }
 
-/// The leading metric of a seed, the mean over `lengths`; that of perplexities in nats. None for a
-/// seed that has not learned the task, or has no number at one of the lengths.
+/// The leading metric of a seed, the mean over `lengths`; that of perplexities in nats. The worst
+/// score where it is not finite at one of the lengths; none for a seed that has not learned the
+/// task, or whose encoding has no value there.
 fn score(setting: &Setting<'_>, method: &Method, seed: u64, lengths: &[usize]) -> Option<f64> {
     let lead = setting.lead();
-    let at = |len: &usize| {
-        let all = setting.of_learned(method, lead, *len).values;
-        let own = all.iter().find(|(other, _)| *other == seed)?.1;
-        Some(match metric::scale(lead) {
+    let run = setting.groups[method.group].run_of(seed)?;
+    if setting.failed(method).contains(&seed) {
+        return None;
+    }
+    let at = |len: &usize| match value_at(run, &method.variant, lead, *len) {
+        Ok(own) => Some(match metric::scale(lead) {
             Scale::Linear => own,
             Scale::Log => own.ln(),
-        })
+        }),
+        Err(absent) if !absent.is_lost() => None,
+        Err(_) if lower_is_better(lead) => Some(f64::INFINITY),
+        Err(_) => Some(f64::NEG_INFINITY),
     };
     stats::mean(&lengths.iter().map(at).collect::<Option<Vec<f64>>>()?)
 }
@@ -206,6 +217,17 @@ fn notes(settings: &[&Setting<'_>], seeds: &BTreeSet<usize>) -> String {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (least, _) => least.map_or_else(String::new, usize::to_string),
     };
+    let texts = settings.iter().filter(|s| is_text(s));
+    let of_ratios = |s: &&Setting<'_>| {
+        let lengths = MULTIPLES.map(|k| s.task.train_len.saturating_mul(k));
+        ratio_interval(s, &lengths)
+    };
+    let ratios: BTreeSet<&str> = texts.map(of_ratios).filter(|of| *of != INTERVAL).collect();
+    let ratios: Vec<&str> = ratios.into_iter().collect();
+    let ratios = match ratios.is_empty() {
+        true => String::new(),
+        false => format!("; of ratios {}", ratios.join(" or ")),
+    };
     format!(
         "Group: methods are ranked at each task by the leading metric, averaged over the test \
              lengths past the training length that all of them have, and over all tasks by the mean reciprocal rank \
@@ -213,7 +235,7 @@ fn notes(settings: &[&Setting<'_>], seeds: &BTreeSet<usize>) -> String {
              a method comes first. Group A: the method with the highest MRR, and every method down \
              to the lowest one by MRR that it does not beat in {} % of them; group B: the same for \
              the remaining methods, and so on. A method that fewer than half of the seeds learned \
-             comes after all others. Ratios: over the score in length. Intervals: {INTERVAL}. \
+             comes after all others. Ratios: over the score in length. Intervals: {INTERVAL}{ratios}. \
              ≥: tested at no longer length. 1x: lost at the first longer length.{}",
         100.0 * AHEAD,
         if has_halves {

@@ -97,13 +97,12 @@ pub(super) fn sentences(comparisons: &[Comparison]) -> String {
         Verdict::Agrees => 2,
         Verdict::NotTested => 3,
     };
-    // Those without a number for one reason follow each other.
+    // Those that cannot be decided for one reason follow each other.
     let mut sorted: Vec<&Comparison> = comparisons.iter().collect();
-    sorted.sort_by_key(|c| (rank(c), c.unconverged()));
+    sorted.sort_by_key(|c| (rank(c), c.why_open()));
     let is_mixed = sorted.first().map(|c| c.verdict) != sorted.last().map(|c| c.verdict);
-    let together = |a: &&Comparison, b: &&Comparison| {
-        a.unconverged().is_some() && a.unconverged() == b.unconverged()
-    };
+    let together =
+        |a: &&Comparison, b: &&Comparison| a.why_open().is_some() && a.why_open() == b.why_open();
     let lines: Vec<&[&Comparison]> = sorted.chunk_by(together).collect();
     let judged = |of: &[&[&Comparison]]| {
         let each: Vec<String> = of
@@ -124,10 +123,10 @@ pub(super) fn sentences(comparisons: &[Comparison]) -> String {
     or_dash(&texts.join("; "))
 }
 
-/// Lines of one rule, which stands at their end. A line has one comparison, or all that have no
-/// number for one reason.
+/// Lines of one rule, which the last one ends with. A line has one comparison, or all that cannot be
+/// decided for one reason.
 fn alike(lines: &[&[&Comparison]]) -> String {
-    let text = |line: &&[&Comparison]| match (line[0].unconverged(), line.len()) {
+    let text = |line: &&[&Comparison]| match (line[0].why_open(), line.len()) {
         (Some(why), count @ 2..) => format!("{why} ({count} comparisons)"),
         _ => line[0].text(),
     };

@@ -92,15 +92,12 @@ pub(super) fn compare(
     spec: &ComparisonSpec,
 ) -> ComparedSetting {
     let metric = spec.metric.as_deref().unwrap_or(first.lead());
-    let only = |of: &Setting<'_>, other: &Setting<'_>| -> Vec<usize> {
-        let all = of.lengths.iter().copied();
-        all.filter(|len| !other.lengths.contains(len)).collect()
-    };
-    let in_both = first.lengths.iter().copied();
-    let is_shared = |len: &usize| {
-        second.lengths.contains(len) && first.ranges.get(len) == second.ranges.get(len)
-    };
-    let lengths: Vec<usize> = in_both.filter(is_shared).collect();
+    // A length and a range that ends there are two tests.
+    let is_shared = |len: &usize| second.is_tested_at(first.test_length(*len));
+    let (lengths, only_first): (Vec<usize>, Vec<usize>) =
+        first.lengths.iter().copied().partition(is_shared);
+    let only_second = second.lengths.iter().copied();
+    let only_second = only_second.filter(|len| !first.is_tested_at(second.test_length(*len)));
     let mut scores = Vec::new();
     for (ours, theirs) in &methods.pairs {
         for &len in &lengths {
@@ -116,8 +113,8 @@ pub(super) fn compare(
         task: task_changes(first, second, methods),
         learned: learned(first, second, methods),
         lengths,
-        lengths_only_first: only(first, second),
-        lengths_only_second: only(second, first),
+        lengths_only_first: only_first,
+        lengths_only_second: only_second.collect(),
         scores,
         only_first: methods.only_first.clone(),
         only_second: methods.only_second.clone(),
@@ -179,12 +176,20 @@ fn score(
     let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
     let (before, after) = (point(first), point(second));
     let difference = difference(metric, (second, first), (&after, &before), len);
-    let verdict = Verdict::of(
-        metric,
-        [&before, &after],
-        difference.as_ref(),
-        spec.tolerance,
-    )?;
+    let (group, has) = (&second.0.groups[second.1.group], |seed| {
+        after.values.iter().any(|(other, _)| *other == seed)
+    });
+    let mut before_seeds = before.values.iter().map(|(seed, _)| *seed);
+    let loses_seed = before_seeds.any(|seed| group.run_of(seed).is_some() && !has(seed));
+    let verdict = match loses_seed {
+        true => Verdict::Lost,
+        false => Verdict::of(
+            metric,
+            [&before, &after],
+            difference.as_ref(),
+            spec.tolerance,
+        )?,
+    };
     Some(Score {
         method: either(&first.1.title, &second.1.title),
         test_len: len,

@@ -13,13 +13,13 @@ use std::fmt;
 pub enum Verdict {
     /// Worse: the interval of the difference excludes 0, and the difference exceeds the tolerance.
     Worse,
-    /// The first set has a number, the second has none.
+    /// The first set has a number, the second has none for the same run: for all seeds or for some.
     Lost,
     /// Better, by the same rule as worse.
     Better,
     /// The second set has a number, the first has none.
     Gained,
-    /// The interval includes 0.
+    /// The interval includes 0, or is too wide for numbers.
     NotShown,
     /// The difference is within the tolerance.
     Within,
@@ -84,6 +84,8 @@ impl Verdict {
             Some(_) => Self::NotShown,
             // Without an interval only a tolerance can tell.
             None if tolerance.is_some() => side,
+            // Its ends are too large to be numbers.
+            None if difference.n > 1 => Self::NotShown,
             None => Self::OneSeed,
         })
     }

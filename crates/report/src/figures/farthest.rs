@@ -2,14 +2,14 @@
 //! lines can tell apart.
 
 use super::shared::MOST_LINES;
-use crate::captions::slug;
+use crate::captions::{ratio_interval, slug};
 use crate::document::{Drawing, Figure};
 use crate::plot::{Dot, Dots};
 use crate::spec::ReportSpec;
 use records::analysis::point::Absent;
 use records::analysis::setting::{Method, Setting};
 use records::metric;
-use records::stats::{INTERVAL, SHARE_INTERVAL};
+use records::stats::SHARE_INTERVAL;
 
 /// Methods that have room.
 const MOST_METHODS: usize = 64;
@@ -49,7 +49,11 @@ fn figure(setting: &Setting<'_>, len: usize) -> Figure {
         caption: format!(
             "{what}; {}. Dots: the mean and, smaller, each seed; lines: {}.",
             setting.name,
-            if is_ratio { INTERVAL } else { SHARE_INTERVAL }
+            if is_ratio {
+                ratio_interval(setting, &[len])
+            } else {
+                SHARE_INTERVAL
+            }
         ),
         notes: format!(
             "{} A line that ends at the edge goes on.",

@@ -46,7 +46,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
             rows.map(move |row| (at.step, row))
         });
         let points = scores.filter_map(|(step, row)| {
-            let (value, _) = metric::value(setting.task, row, lead)?;
+            let (value, _) = metric::value(&run.task, row, lead)?;
             Some((step as f64, value))
         });
         points.collect()

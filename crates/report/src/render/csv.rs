@@ -144,14 +144,14 @@ fn run_rows(
     }
     let mut out = Vec::new();
     for (variant, eval) in evals {
-        let numbers = numbers(setting, eval, &stopped).into_iter();
+        let numbers = numbers(setting, run, eval, &stopped).into_iter();
         out.extend(numbers.map(|number| row(variant, number)));
     }
     out
 }
 
 /// The numbers of one evaluation, or the reason for having none. `stopped`: where the run diverged.
-fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> {
+fn numbers(setting: &Setting<'_>, run: &Run<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> {
     let test_len = eval.test_len.to_string();
     let from_len = eval.from_len.map_or(String::new(), |from| from.to_string());
     let reason = eval.reason.clone().unwrap_or_default();
@@ -171,7 +171,7 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
         }];
     }
     let number = |name: &String| {
-        let (value, n) = metric::value(setting.task, eval, name)?;
+        let (value, n) = metric::value(&run.task, eval, name)?;
         let is_finite = value.is_finite();
         Some(Number {
             test_len: test_len.clone(),
@@ -183,7 +183,11 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
                 String::new()
             },
             n: n.to_string(),
-            status: if is_finite { "ok" } else { "diverged" },
+            status: if is_finite {
+                "ok"
+            } else {
+                Absent::of_infinite(eval).name()
+            },
             reason: if is_finite {
                 reason.clone()
             } else {

@@ -148,7 +148,8 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<Option<usiz
         rows.push(cells(method.title.clone() + training, &all));
         methods.push(Some(index));
         let learned = setting.learned(method);
-        if learned.is_partial() {
+        // One that diverged has no score that the first row would include.
+        if learned.is_partial() && learned.has_failed_score() {
             let of_learned = |len| Point {
                 // The name of the row says how many.
                 failed: 0,

@@ -1,14 +1,15 @@
 //! Reach: how far each method keeps its in-length score, and how much of it.
 
 use crate::captions::{
-    UNCONVERGED, definition, kept, methods, seeds_notes, seeds_sentence, slug, variants_note,
+    UNCONVERGED, definition, kept, methods, ratio_interval, seeds_notes, seeds_sentence, slug,
+    variants_note,
 };
 use crate::document::{Cell, Table};
 use crate::spec::ReportSpec;
 use records::analysis::point::point_parts;
 use records::analysis::setting::{Method, Setting};
 use records::metric;
-use records::stats::{INTERVAL, Scale};
+use records::stats::{INTERVAL, Scale, TEXT_INTERVAL};
 
 /// One table, or none where no length beyond the training length was tested.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
@@ -57,10 +58,12 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
 /// How to read the columns.
 fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
     let metric = setting.lead();
-    let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
-        format!(" (± {INTERVAL})")
-    } else {
-        String::new()
+    let ratio_interval = ratio_interval(setting, &[longest]);
+    let interval = match (setting.seeds().1, metric::is_share(metric)) {
+        (0..=1, _) => String::new(),
+        (_, true) => format!(" (± {INTERVAL})"),
+        (_, false) if ratio_interval == TEXT_INTERVAL => format!(" ([{ratio_interval}])"),
+        (_, false) => String::new(),
     };
     let share = if metric::lower_is_better(metric) {
         format!("{metric} at {in_length} over {metric} there")
@@ -69,8 +72,8 @@ fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
     };
     format!(
         "Reach: the longest test length such that the mean at every tested length up to it \
-         keeps the score. ≥: tested at no longer length; 1x: lost at the first longer length{}; -: no in-length \
-         score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
+         keeps the score. ≥: tested at no longer length; 1x: lost at the first longer length{}; -: no score \
+         in length or at {longest}. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
          averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
          averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \
          for each seed; 1 keeps all of it.{}{}",

@@ -1,6 +1,6 @@
 //! The board: ranks of methods over tasks, and how far each seed reaches.
 
-use crate::common::{copy_task, hex, ok_row, record, text_task};
+use crate::common::{absent_row, copy_task, hex, ok_row, record, text_task};
 use crate::report::{cells, spec, text};
 use longreach_report::report;
 use records::RunRecord;
@@ -173,6 +173,43 @@ fn a_length_that_one_method_lacks_does_not_change_ranks() {
         run.evals.insert(2, more);
     }
     assert_eq!(board(&records), before);
+}
+
+#[test]
+fn a_task_that_no_ranked_method_learned_does_not_count() {
+    let mut records = [
+        scored("copy", "alibi", &[(1.0, 0.9); 2]),
+        scored("copy", "rope", &[(1.0, 0.1); 2]),
+        scored("sort", "alibi", &[(1.0, 0.8); 2]),
+        scored("sort", "rope", &[(1.0, 0.2); 2]),
+    ]
+    .concat();
+    let before = board(&records);
+    // Learned by a method that the other tasks lack.
+    records.extend(scored("parity", "nope", &[(1.0, 0.9); 2]));
+    records.extend(scored("parity", "alibi", &[(0.5, 0.1); 2]));
+    records.extend(scored("parity", "rope", &[(0.5, 0.2); 2]));
+    assert_eq!(board(&records), before);
+}
+
+#[test]
+fn a_seed_that_diverges_at_a_length_ranks_last_there() {
+    let mut records = [
+        scored("copy", "alibi", &[(1.0, 0.9); 2]),
+        scored("copy", "rope", &[(1.0, 0.8); 2]),
+        scored("sort", "alibi", &[(1.0, 0.9); 2]),
+        scored("sort", "rope", &[(1.0, 0.8); 2]),
+    ]
+    .concat();
+    let first = |records: &[RunRecord]| board(records)[0][0].clone();
+    assert_eq!(first(&records), "alibi");
+    for run in records
+        .iter_mut()
+        .filter(|run| run.labels[0].text == "alibi" && run.seed == 0)
+    {
+        run.evals[1] = absent_row("trained", 24, EvalStatus::Diverged, "");
+    }
+    assert_eq!(first(&records), "rope");
 }
 
 #[test]

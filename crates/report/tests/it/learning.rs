@@ -70,6 +70,25 @@ fn both() -> (Vec<RunRecord>, Vec<RunRecord>) {
 }
 
 #[test]
+fn halves_that_are_scored_on_other_text_are_named() {
+    let (_, mut all) = both();
+    let page = |all: &[RunRecord]| {
+        text(
+            &report(all, &[], &spec(&[Format::Md])).unwrap(),
+            "report.md",
+        )
+    };
+    assert!(!page(&all).contains("Runs of half the steps are scored"));
+    let halves = all.iter_mut().filter(|run| run.half_of.is_some());
+    for row in halves.flat_map(|run| &mut run.evals) {
+        row.metrics.get_mut("loss_nats").unwrap().n = 5000;
+    }
+    let said =
+        "Runs of half the steps are scored on 5,000 tokens of the text, the others on 4,096.";
+    assert!(page(&all).contains(said), "{}", page(&all));
+}
+
+#[test]
 fn a_score_at_its_floor_is_not_called_learned() {
     let note = |scores: [f64; 4]| {
         let runs = crate::common::scores(&[("a", &[scores; 2])]);

@@ -11,6 +11,7 @@ mod hostile;
 mod identity;
 mod labels;
 mod learning;
+mod missing;
 mod plots;
 mod prediction;
 mod reference;

@@ -1,0 +1,79 @@
+//! The verdict on one number and its bound.
+
+use super::needed::Needed;
+use super::verdict::Verdict;
+use crate::analysis::point::{Absent, Point};
+
+/// What a number says to a bound.
+pub(super) struct Judged {
+    pub verdict: Verdict,
+    pub why: String,
+    /// Whether no number can decide.
+    pub is_open: bool,
+}
+
+/// `metric`: what the number is. `unconverged`: which methods have not learned their task, where that
+/// is why there is no number.
+pub(super) fn judged(
+    point: &Point,
+    needed: Needed,
+    metric: &str,
+    or_unsupported: bool,
+    unconverged: Option<String>,
+) -> Judged {
+    let given = point.values.len();
+    let over = match point.estimate.and_then(|estimate| estimate.apart()) {
+        Some(_) => ", over seeds and text",
+        None => "",
+    };
+    let n = format!("n = {given}{over}");
+    let decided = |verdict, why: String| Judged {
+        verdict,
+        why,
+        is_open: false,
+    };
+    let open = |why: String| Judged {
+        is_open: true,
+        ..decided(Verdict::Undecided, why)
+    };
+    let Some(estimate) = point.estimate else {
+        let is_unsupported = point.absent.iter().all(|a| *a == Absent::Unsupported);
+        return if or_unsupported && is_unsupported {
+            decided(Verdict::Agrees, "no value there".into())
+        } else {
+            unconverged.map_or_else(|| decided(Verdict::NotTested, "no number".into()), open)
+        };
+    };
+    let mean = match needed.holds(estimate.mean) {
+        true => "agrees",
+        false => "does not",
+    };
+    match estimate
+        .interval
+        .map(|interval| (interval, needed.side(interval)))
+    {
+        None if given == 1 => {
+            let why = format!("a single seed, which {mean}");
+            decided(Verdict::Undecided, why)
+        }
+        None => {
+            let why = format!("{n}, too wide an interval, the mean {mean}");
+            decided(Verdict::Undecided, why)
+        }
+        // The others may be on the other side: they are worse than any number.
+        Some((_, Some(true))) if point.absent.iter().any(|absent| absent.is_lost()) => {
+            let lost = point.runs - given;
+            open(format!("no finite score of {lost} in {} seeds", point.runs))
+        }
+        Some((_, Some(true))) => decided(Verdict::Agrees, n),
+        Some((interval, Some(false))) => {
+            let small = needed.too_small(interval, metric);
+            let small = small.map(|gain| format!(", any gain is below {gain}"));
+            decided(Verdict::Disagrees, n + &small.unwrap_or_default())
+        }
+        Some((_, None)) => {
+            let why = format!("{n}, the bound is in the interval, the mean {mean}");
+            decided(Verdict::Undecided, why)
+        }
+    }
+}

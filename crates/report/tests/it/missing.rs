@@ -1,0 +1,233 @@
+//! Runs without a number: what was not tested, what diverged, and what is too large for one.
+
+use crate::common::*;
+use crate::report::{cells, spec, text};
+use longreach_report::{ComparisonSpec, ReportSpec, ScoreComparison, Verdict as Change, report};
+use records::RunRecord;
+use records::claims::{Claims, Verdict};
+use records::record::{Divergence, EvalRow, EvalStatus, RunStatus};
+use serde_json::{Value, json};
+
+/// Two methods that copy well everywhere, three seeds each.
+fn copying() -> Vec<RunRecord> {
+    let good = [[1.0, 0.99, 0.98, 0.96]; 3];
+    let worse = [[1.0, 0.99, 0.50, 0.40]; 3];
+    scores(&[("a", &good), ("b", &worse)])
+}
+
+/// Two methods on text.
+fn on_text() -> Vec<RunRecord> {
+    let run = |pe: &str, seed: u64, losses: [f64; 2]| {
+        let mut run = record("text", &[("model.pe", json!(pe))], seed, text_task(64));
+        run.evals = [64, 128]
+            .into_iter()
+            .zip(losses)
+            .map(|(len, nats)| ok_row("trained", len, &[("loss_nats", nats + 0.001 * seed as f64)]))
+            .collect();
+        run
+    };
+    let seeds = |pe, losses| (0..3).map(move |seed| run(pe, seed, losses));
+    let all = seeds("a", [1.0, 1.1]).chain(seeds("b", [2.0, 2.1]));
+    all.collect()
+}
+
+fn of<'r>(records: &'r mut [RunRecord], method: &str, seed: u64) -> &'r mut RunRecord {
+    let mut all = records.iter_mut();
+    all.find(|run| run.labels[0].text == method && run.seed == seed)
+        .unwrap()
+}
+
+fn row(run: &mut RunRecord, len: usize) -> &mut EvalRow {
+    let mut rows = run.evals.iter_mut();
+    rows.find(|row| row.test_len == len).unwrap()
+}
+
+fn diverge(run: &mut RunRecord) {
+    run.status = RunStatus::Diverged;
+    run.diverged = Some(Divergence {
+        step: 4,
+        what: "loss".into(),
+        batch: None,
+    });
+    run.evals.clear();
+}
+
+fn markdown(records: &[RunRecord]) -> String {
+    text(&report(records, &[], &spec()).unwrap(), "report.md")
+}
+
+fn reach(records: &[RunRecord], method: &str) -> String {
+    let table = cells(&markdown(records), "Reach");
+    table.iter().find(|row| row[0] == method).unwrap()[1].clone()
+}
+
+fn claim(value: Value) -> Claims {
+    let mut claim = json!({ "source": "s", "text": "t", "metric": "exact_match" });
+    claim
+        .as_object_mut()
+        .unwrap()
+        .extend(value.as_object().unwrap().clone());
+    serde_json::from_value(json!({ "claim": [claim] })).unwrap()
+}
+
+fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
+    claim(value).evaluate_records(records)[0].verdict
+}
+
+#[test]
+fn a_length_that_memory_left_out_was_not_tested() {
+    let mut records = copying();
+    for seed in 0..3 {
+        let run = of(&mut records, "a", seed);
+        *row(run, 64) = absent_row("trained", 64, EvalStatus::Skipped, "memory");
+    }
+    assert_eq!(reach(&records, "a"), "≥ 2x (32)");
+    let named = "a (not tested further) holds up to 32 symbols (2x that length)";
+    assert!(markdown(&records).contains(named), "{}", markdown(&records));
+    // One that diverged there was tested.
+    for seed in 0..3 {
+        let run = of(&mut records, "a", seed);
+        *row(run, 64) = absent_row("trained", 64, EvalStatus::Diverged, "");
+    }
+    assert_eq!(reach(&records, "a"), "2x (32)");
+}
+
+#[test]
+fn a_training_that_diverged_has_not_learned() {
+    let mut records = copying();
+    diverge(of(&mut records, "a", 1));
+    let page = markdown(&records);
+    assert!(
+        page.contains("a: 2 of 3 seeds learned: training diverged (seed 1)"),
+        "{page}"
+    );
+    diverge(of(&mut records, "a", 2));
+    assert_eq!(reach(&records, "a"), "not converged");
+    // Where all did, nothing has a score.
+    diverge(of(&mut records, "a", 0));
+    assert_eq!(reach(&records, "a"), "-");
+}
+
+#[test]
+fn seeds_whose_score_is_not_finite_are_not_passed_over() {
+    let better = json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": [128],
+        "metric": "perplexity" });
+    let mut records = on_text();
+    assert_eq!(verdict(better.clone(), &records), Verdict::Agrees);
+    let before = records.clone();
+    row(of(&mut records, "a", 2), 128)
+        .metrics
+        .get_mut("loss_nats")
+        .unwrap()
+        .value = 900.0;
+    let outcome = claim(better).evaluate_records(&records).remove(0);
+    assert_eq!(outcome.verdict, Verdict::Undecided);
+    let said = outcome.numbers[0].text();
+    assert!(
+        said.ends_with("at 128: no finite score of 1 in 3 seeds"),
+        "{said}"
+    );
+    // Nor is the rest of the seeds equal to what they were.
+    let spec = ComparisonSpec::default();
+    let sides = ScoreComparison::of(("before", &before), ("after", &records), &spec).unwrap();
+    assert_eq!(
+        (sides.count(Change::Lost), sides.count(Change::Equal)),
+        (1, 3)
+    );
+    assert!(sides.has_regressed());
+}
+
+#[test]
+fn intervals_too_wide_for_numbers_end_no_report() {
+    let mut records = on_text();
+    records.retain(|run| run.seed < 2);
+    for (seed, loss) in [(0, 5.0), (1, 140.0)] {
+        row(of(&mut records, "a", seed), 128)
+            .metrics
+            .get_mut("loss_nats")
+            .unwrap()
+            .value = loss;
+    }
+    let spec = ReportSpec {
+        claims: claim(
+            json!({ "kind": "below", "methods": ["a"], "lengths": [128], "value": 4.0,
+            "metric": "perplexity" }),
+        ),
+        ..spec()
+    };
+    let page = text(&report(&records, &[], &spec).unwrap(), "report.md");
+    assert!(
+        page.contains("n = 2, too wide an interval, the mean does not"),
+        "{page}"
+    );
+    assert!(!page.contains("one seed"), "{page}");
+}
+
+#[test]
+fn every_run_has_the_bytes_of_its_own_tokens() {
+    let mut records = on_text();
+    for seed in 0..3 {
+        let run = of(&mut records, "b", seed);
+        run.task.bytes_per_token = Some(2.0);
+    }
+    let csv = text(&report(&records, &[], &spec()).unwrap(), "results.csv");
+    let line = csv
+        .lines()
+        .find(|l| l.contains(",b,") && l.contains(",64,bits_per_byte,"));
+    let value = 2.0 / std::f64::consts::LN_2 / 2.0;
+    assert!(
+        line.unwrap()
+            .contains(&format!(",{}", value.to_string().split_at(8).0)),
+        "{line:?}"
+    );
+}
+
+#[test]
+fn an_evaluation_by_itself_does_not_move_the_length_of_others() {
+    let mut records = on_text();
+    let before = reach(&records, "a");
+    let mut later = records[0].clone();
+    later.evaluation_of = Some(hex("elsewhere")[..16].to_owned());
+    later.run_id = hex("later")[..16].to_owned();
+    later.spec["eval"]["seed"] = json!(99);
+    later.evals = vec![ok_row("trained", 32, &[("loss_nats", 1.0)])];
+    records.push(later);
+    let page = markdown(&records);
+    let table = cells(&page, "Reach");
+    let own = table
+        .iter()
+        .find(|row| row[0].starts_with('a') && row[1] == before);
+    assert!(own.is_some() && table[0][2].ends_with("/64"), "{table:?}");
+}
+
+#[test]
+fn a_diverged_seed_stays_with_its_method_where_ranges_clash() {
+    let mut records = copying();
+    let mut others = copying();
+    for run in &mut others {
+        run.run_id = hex(&format!("other {}", run.run_id));
+        run.experiment = "ranged".into();
+        run.seed += 3;
+        row(run, 64).from_len = Some(33);
+    }
+    diverge(of(&mut others, "a", 4));
+    records.extend(others);
+    let page = markdown(&records);
+    assert!(!page.contains("not tested there"), "{page}");
+    assert!(
+        page.contains("2 of 3 seeds learned: training diverged (seed 4)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_length_and_a_range_that_ends_there_are_not_compared() {
+    let (before, mut after) = (copying(), copying());
+    for run in &mut after {
+        row(run, 64).from_len = Some(33);
+    }
+    let spec = ComparisonSpec::default();
+    let sides = ScoreComparison::of(("before", &before), ("after", &after), &spec).unwrap();
+    assert_eq!(sides.settings[0].lengths_only_first, [64]);
+    assert!(!sides.covers_first());
+}
