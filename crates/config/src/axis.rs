@@ -418,6 +418,10 @@ impl Family {
                 })
                 .unwrap_or_default();
             let help = match inside {
+                Some(_) if key.contains(',') => {
+                    let whole = format!("'axes.\"{key}\"=[[...], ...]'");
+                    format!("to set one of them for all runs, override the whole of it: {whole}")
+                }
                 Some(_) => {
                     format!("to set `{key}` for all runs, override the whole of it: {key}=...")
                 }

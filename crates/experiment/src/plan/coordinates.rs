@@ -53,8 +53,8 @@ pub(super) fn check_shift(
     Err(cell.error(pe_key, &problem, &allowed, help))
 }
 
-/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions
-/// bring their own. Keys are those of `[model]`.
+/// Refuses the task's coordinates where it has none, where the encoding reads other axes or needs
+/// rising ones, or where positions bring their own. Keys are those of `[model]`.
 pub(super) fn check_coordinates(
     coordinates: Coordinates,
     positions: &PositionsConfig,
@@ -74,7 +74,8 @@ pub(super) fn check_coordinates(
             "set model.coordinates = \"task\", for a task that has coordinates",
         ));
     }
-    let (axes, kind) = (task.axis_facts(1), task.kind());
+    // Not 1: in a grid of one cell no axis falls.
+    let (axes, kind) = (task.axis_facts(2), task.kind());
     let falls = |axis: usize| axes.get(axis).is_some_and(|axis| !axis.rises);
     let rising = facts.axis_reads.iter();
     let falling = rising.filter(|read| read.rising).map(|read| read.axis);

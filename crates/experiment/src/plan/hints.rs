@@ -31,7 +31,9 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             name,
             table: TableName::Key(above),
             known,
-        } => elsewhere(name, above, table).or_else(|| number_of_formula(name, known)),
+        } => elsewhere(name, above, table)
+            .or_else(|| number_of_formula(name, known))
+            .or_else(|| limited_variant(above)),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
         Problem::MissingKey { name, table } => match kinds(name, table) {
             Some((kinds, example)) => {
@@ -59,6 +61,17 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
         mistake.help = Some(hint);
     }
     mistake
+}
+
+/// How a variant leaves out the trained encodings that lack a key of its `set`.
+fn limited_variant(above: &KeyPath) -> Option<String> {
+    let path = above.to_string();
+    let is_set = path.starts_with("eval.variants.") && path.ends_with(".set");
+    is_set.then(|| {
+        "`when = { kind = \"rope\" }`, for example, limits a variant to the encodings that have its \
+         keys"
+            .to_owned()
+    })
 }
 
 /// Where the number of a formula is written, beside the formula.

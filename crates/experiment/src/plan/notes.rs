@@ -5,6 +5,7 @@ use super::planned::PlannedRun;
 use super::sections::VariantSection;
 use super::variants::{dropped, dropped_note, keeping, leaves};
 use crate::spec::scores::unsupported;
+use crate::spec::train::{LengthCurriculum, TrainSection};
 use crate::spec::{RunSpec, TRAINED, VariantSpec};
 use config::diagnostic::known_keys;
 use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
@@ -141,6 +142,21 @@ pub(super) fn untrained_notes(run: &PlannedRun) -> Vec<String> {
         Some(format!("`{}`: {untrained}", part.kind()))
     });
     notes.collect()
+}
+
+/// A shortest length that nothing draws from.
+pub(super) fn idle_min_len(train: &TrainSection) -> Option<String> {
+    let name = match train.length {
+        LengthCurriculum::Fixed => "fixed",
+        LengthCurriculum::Staged => "staged",
+        LengthCurriculum::Uniform | LengthCurriculum::Mixed => return None,
+    };
+    (train.min_len != 1).then(|| {
+        format!(
+            "train.min_len = {} has no effect with train.length = \"{name}\"",
+            train.min_len
+        )
+    })
 }
 
 /// What a sweep could leave out: variants of no run, variants that change nothing, and test lengths

@@ -6,7 +6,8 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
-    DroppedEncodings, blind_notes, idle_notes, unscaled_logits_note, unscaled_note, untrained_notes,
+    DroppedEncodings, blind_notes, idle_min_len, idle_notes, unscaled_logits_note, unscaled_note,
+    untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -16,7 +17,7 @@ use super::task::task_refused;
 use super::variant_rules::Trained;
 use super::variation::Variants;
 use super::warm_start::{self, RunsOfSeed};
-use crate::spec::{EvalSpec, ModelSpec, TrainSpec};
+use crate::spec::{EvalSpec, ModelSpec, TestLen, TestLens, TrainSpec};
 use config::axes::{Cell, Choices, expand};
 use config::claims;
 use config::diagnostic::{Diagnostic, Location};
@@ -214,6 +215,7 @@ impl Planner {
         check_tables(cell)?;
         let written: Experiment = cell.deserialize()?;
         check_names(cell, &written)?;
+        self.note(idle_min_len(&written.train).into_iter().collect());
         for label in &cell.labels {
             if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
@@ -365,7 +367,7 @@ impl Planner {
         written: &Experiment,
     ) -> Result<Rc<dyn Task>, Diagnostic> {
         let eval = &written.eval;
-        self.built(cell, written, (&eval.test_lens.ends(), eval.rows))
+        self.built(cell, written, (&eval.test_lens.of_rows(), eval.rows))
     }
 
     /// The task of `train.stop`, if it is given.
@@ -377,11 +379,13 @@ impl Planner {
         let Some(stop) = &written.train.stop else {
             return Ok(None);
         };
-        let lens: Vec<usize> = [written.train.train_len]
-            .into_iter()
-            .chain(stop.min_len)
-            .collect();
-        self.built(cell, written, (&lens, Rows::Selection))
+        let train_len = written.train.train_len;
+        let length = match stop.min_len {
+            Some(from) => TestLen::Range(from, train_len),
+            None => TestLen::One(train_len),
+        };
+        let lengths: TestLens = vec![length].into();
+        self.built(cell, written, (&lengths.of_rows(), Rows::Selection))
             .map(Some)
     }
 

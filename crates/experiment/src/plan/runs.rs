@@ -39,7 +39,7 @@ impl Planner {
             let written: Experiment = candidate.deserialize()?;
             let values: Vec<Label> = values.iter().map(recorded).collect();
             let runs = self.result(&candidate, &written, &values, plan)?;
-            let mut short = select.sweep(&candidate, &written);
+            let mut short = select.sweep(&candidate, &written)?;
             select::keep_positions(&mut short, &runs);
             let written: Experiment = short.deserialize()?;
             let begin = swept.len();
@@ -197,9 +197,11 @@ impl Planner {
         };
         let problem =
             format!("two runs are the same once defaults are filled in: {other} and {shown}");
-        let label = chosen
-            .first()
-            .or(labels.first().filter(|_| !cell.labels.is_empty()));
+        let own = labels.iter().filter(|_| !cell.labels.is_empty());
+        let all = own.chain(chosen);
+        // What is written in two ways; seeds where nothing is.
+        let differs = |label: &&Label| !other.contains(&format!("{} = {}", label.key, label.text));
+        let label = all.clone().find(differs).or(all.clone().next());
         let key = label.map_or("seeds", |label| label.key.as_str());
         Err(cell.error(key, &problem, "values that differ", "remove one of the two"))
     }

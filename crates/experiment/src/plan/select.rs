@@ -59,20 +59,24 @@ impl SelectSection {
                 "eval.rows",
                 "is `selection`: the result would be scored on the rows that it is chosen by",
                 "test",
-                "remove it: [select] scores its sweep on selection rows by itself",
+                "remove it: [select] scores its runs on selection rows by itself",
             ));
         }
         check_seeds(cell, "select.seeds", &self.seeds, "[100, 101]")?;
         let both = self.seeds.iter().position(|seed| seeds.contains(seed));
-        match both {
-            Some(index) => Err(cell.error(
-                &format!("select.seeds.{index}"),
-                "is a seed of the result too, so the result would be chosen by its own runs",
-                "whole numbers that `seeds` does not hold",
-                "write seeds = [100, 101]",
-            )),
-            None => Ok(()),
-        }
+        let Some(index) = both else {
+            return Ok(());
+        };
+        let free: Vec<u64> = (100..)
+            .filter(|seed| !seeds.contains(seed))
+            .take(2)
+            .collect();
+        Err(cell.error(
+            &format!("select.seeds.{index}"),
+            "is a seed of the result too, so the result would be chosen by its own runs",
+            "whole numbers that `seeds` does not hold",
+            &format!("write seeds = {free:?} in [select]"),
+        ))
     }
 
     /// The metric that chooses: that of the report, unless given.
@@ -100,13 +104,17 @@ impl SelectSection {
 
     /// The configuration of a sweep's runs: the cell for fewer steps, scored at the training length
     /// on selection rows under the trained encoding alone.
-    pub(super) fn sweep(&self, cell: &Cell, written: &Experiment) -> Cell {
+    ///
+    /// # Errors
+    ///
+    /// A stage that these steps leave none of.
+    pub(super) fn sweep(&self, cell: &Cell, written: &Experiment) -> Result<Cell, Diagnostic> {
         let steps = (written.train.steps as f64 * self.steps).round() as u64;
         let in_length = TestLen::One(written.train.train_len);
-        let mut swept = shortened(cell, written, steps.max(1), &in_length);
+        let mut swept = shortened(cell, written, ("select.steps", steps.max(1)), &in_length)?;
         put(&mut swept.table, "eval.rows", "selection".into());
         put(&mut swept.table, "seeds", seeds(&self.seeds));
-        swept
+        Ok(swept)
     }
 }
 
@@ -153,14 +161,20 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
         ));
     };
     let steps = written.train.steps / 2;
-    let mut halved = shortened(cell, written, steps, in_length);
+    let mut halved = shortened(cell, written, ("half_seeds", steps), in_length)?;
     put(&mut halved.table, "seeds", seeds(&half_seeds));
     Ok(Some(halved))
 }
 
 /// The cell with another number of steps, whose warm-up and stages keep their shares, scored at one
-/// length under the trained encoding, at the end alone.
-fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: &TestLen) -> Cell {
+/// length under the trained encoding, at the end alone. `key`: what shortens it.
+fn shortened(
+    cell: &Cell,
+    written: &Experiment,
+    (key, steps): (&str, u64),
+    test_len: &TestLen,
+) -> Result<Cell, Diagnostic> {
+    let result = cell;
     let mut cell = cell.clone();
     let all = written.train.steps.max(1);
     let share = |part: u64| (u128::from(part) * u128::from(steps) / u128::from(all)) as u64;
@@ -189,10 +203,16 @@ fn shortened(cell: &Cell, written: &Experiment, steps: u64, test_len: &TestLen) 
     for (index, stage) in written.train.stages.iter().enumerate() {
         let begin = end;
         end += stage.steps;
-        let steps = share(end).saturating_sub(share(begin));
-        put(table, &format!("train.stages.{index}.steps"), whole(steps));
+        let own = share(end).saturating_sub(share(begin));
+        let path = format!("train.stages.{index}.steps");
+        if own == 0 {
+            let problem = format!("leaves no step of the stage when {key} trains {steps} of {all}");
+            let help = format!("give the stage more steps, or change {key}");
+            return Err(result.error(&path, &problem, "a step in the shorter training", &help));
+        }
+        put(table, &path, whole(own));
     }
-    cell
+    Ok(cell)
 }
 
 /// Gives a shortened cell the positions of the result that it belongs to. Some of their defaults

@@ -173,7 +173,8 @@ impl Variants<'_> {
                     .map(|(path, shape)| format!("{path} {shape:?}"))
                     .collect();
                 let problem = format!(
-                    "needs parameters that `{kind}` was not trained with: {}",
+                    "makes it `{kind}`, which needs parameters that `{}` was not trained with: {}",
+                    self.trained.model.pe.kind(),
                     missing.join(", ")
                 );
                 let allowed = "an encoding with the trained parameters, or with none";

@@ -41,7 +41,7 @@ impl Tasks {
     /// As [`Self::task`].
     pub fn stop_task(&mut self, job: &Job) -> Result<Option<Rc<dyn Task>>, Failure> {
         let eval = job.spec.stop_eval();
-        let task = eval.map(|eval| self.built(job, &eval.test_lens.ends(), eval.rows));
+        let task = eval.map(|eval| self.built(job, &eval.test_lens.of_rows(), eval.rows));
         task.transpose()
     }
 

@@ -61,6 +61,8 @@ impl Config {
 pub struct Belonging {
     /// The config that all of them belong to; none if there are several, or some belong to none.
     pub config: Option<Config>,
+    /// How many configs all of them belong to.
+    pub covering: usize,
     /// One line for each config that has some of the records: how many, and how it differs from the
     /// first.
     pub lines: Vec<String>,
@@ -109,7 +111,11 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
         ));
     }
     lines.extend(unusable);
-    Belonging { config, lines }
+    Belonging {
+        config,
+        covering: covering.len(),
+        lines,
+    }
 }
 
 /// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first. `there`:

@@ -115,7 +115,7 @@ fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> 
     }
     if !others.is_empty() {
         note(&format!(
-            "note: {}: {} of its sweep or of half the steps left out; name them to take them",
+            "note: {}: {} of [select] or of half the steps left out; name them to take them",
             path.display(),
             count(others.len(), "run")
         ));

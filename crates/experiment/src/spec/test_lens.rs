@@ -9,6 +9,9 @@ use std::ops::Deref;
 use std::str::FromStr;
 use tasks::{Scoring, Task};
 
+/// Lengths of a range that a task is checked at, from its lower end on.
+const MOST_OF_RANGE: usize = 10_000;
+
 /// A test length as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestLen {
@@ -162,12 +165,16 @@ impl TestLens {
         self.written.get(index)?.from()
     }
 
-    /// All lengths, and the lower ends of ranges: what a task has to have rows of.
-    pub fn ends(&self) -> Vec<usize> {
-        let mut ends = self.to.clone();
-        let lower = self.written.iter().filter_map(TestLen::from);
-        ends.extend(lower);
-        ends
+    /// All lengths that rows may have, of a range at most [`MOST_OF_RANGE`]: a task has rows of
+    /// each.
+    pub fn of_rows(&self) -> Vec<usize> {
+        let mut lengths = self.to.clone();
+        let ranges = self
+            .written
+            .iter()
+            .filter_map(|len| Some(len.from()?..len.to()));
+        lengths.extend(ranges.flat_map(|range| range.take(MOST_OF_RANGE)));
+        lengths
     }
 
     /// Refuses a range where a task's rows have lengths of their own. Keys are those of `[eval]`.

@@ -71,13 +71,13 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let found = gather_found(found, out, bins).map_err(failure)?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
     if !swept.is_empty() && out.is_file() {
-        let runs = count(swept.len(), "run");
+        let runs = count(swept.len(), "selection run");
         let swept = Found {
             records: swept,
             ..Found::default()
         };
         gather_found(swept, &beside, bins).map_err(failure)?;
-        console::print(&format!("wrote {}: {runs} of sweeps", beside.display()));
+        console::print(&format!("wrote {}: {runs}", beside.display()));
     }
     // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
     if out.is_file() {
@@ -85,10 +85,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     } else {
         console::tell(&wrote);
         if swept_count > 0 {
-            let left = count(swept_count, "run");
-            console::tell(&format!(
-                "{left} of sweeps of [select] left out: a file has them beside it"
-            ));
+            let left = count(swept_count, "selection run");
+            console::tell(&format!("{left} left out: a file has them beside it"));
         }
     }
     Ok(Exit::Done)
@@ -102,23 +100,21 @@ fn failure(error: StoreError) -> Failure {
     }
 }
 
-/// Writes the sweep of an experiment that has no result yet.
+/// Writes the selection runs of an experiment that has no result yet.
 fn gather_sweep(
     found: Found,
     swept: Vec<RunRecord>,
     path: &Path,
     bins: Option<usize>,
 ) -> Result<Exit, Failure> {
-    let runs = count(swept.len(), "run");
+    let runs = count(swept.len(), "selection run");
     let swept = Found {
         records: swept,
         ..found
     };
     gather_found(swept, path, bins).map_err(failure)?;
     let place = path.display();
-    console::print(&format!(
-        "wrote {place}: {runs} of sweeps; no result is recorded yet"
-    ));
+    console::print(&format!("wrote {place}: {runs}; no result is recorded yet"));
     Ok(Exit::Done)
 }
 

@@ -38,6 +38,10 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
                     "name a directory that `longreach run` wrote, such as runs/quickstart, or a \
                      file of records",
                 ),
+                _ if !found.excluded.is_empty() => (
+                    no_record(found),
+                    "`longreach status` says what is wrong with each run",
+                ),
                 runs => (
                     format!("none of its {} is recorded", count(runs, "run")),
                     "`longreach run` with its config finishes them",

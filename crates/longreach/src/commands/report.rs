@@ -405,12 +405,20 @@ fn config_of(
     };
     match (&request.config, experiment) {
         (None, Some(experiment)) if !records.is_empty() => {
-            let Belonging { config, mut lines } = belonging(experiment, records);
+            let Belonging {
+                config,
+                covering,
+                mut lines,
+            } = belonging(experiment, records);
             if config.is_none() {
-                lines.insert(
-                    0,
-                    "the runs here do not all belong to one config".to_owned(),
-                );
+                let why = match covering {
+                    0 => "the runs here do not all belong to one config".to_owned(),
+                    configs => format!(
+                        "the runs here belong to each of {configs} configs, whose reports differ: \
+                         --config ID takes one"
+                    ),
+                };
+                lines.insert(0, why);
             }
             Ok((config, lines))
         }

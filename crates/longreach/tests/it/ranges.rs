@@ -213,6 +213,47 @@ fn ranges_are_scored_while_training_and_evaluated_later() {
 }
 
 #[test]
+fn every_length_of_a_range_is_checked() {
+    let scratch = Scratch::with(TINY);
+    // Words of odd length are not in (ab)*, and 12 and 40 are even.
+    let language = "task={kind=\"automaton\",language=\"ab_star\",test_rows=8}";
+    let check = |lens: &str| {
+        let lens = format!("eval.test_lens={lens}");
+        scratch.longreach("check", &[language, "train.train_len=10", &lens])
+    };
+    let odd = check("[\"2..10\",\"12..40\"]");
+    exits(&odd, 2);
+    assert!(
+        stderr(&odd).contains("asks nothing at length 3"),
+        "{}",
+        stderr(&odd)
+    );
+    exits(&check("[10,12]"), 0);
+    // A later evaluation is checked at the lower end too.
+    let data = "task={kind=\"selective_copy\",data=4,test_rows=8}";
+    let more = [
+        "seeds=[0]",
+        "train.train_len=6",
+        "eval.test_lens=[6]",
+        "axes.\"model.pe\"=[{kind=\"alibi\"}]",
+    ];
+    exits(&scratch.longreach("run", &[&[data], &more[..]].concat()), 0);
+    let eval = |lengths: &str| {
+        let mut program = longreach();
+        program.arg("eval").arg(scratch.runs().join("tiny"));
+        program.args(["--lengths", lengths]).output().unwrap()
+    };
+    let short = eval("2..9");
+    exits(&short, 2);
+    assert!(
+        stderr(&short).contains("--lengths 2..9: "),
+        "{}",
+        stderr(&short)
+    );
+    exits(&eval("5..9"), 0);
+}
+
+#[test]
 fn mistakes_in_ranges() {
     let scratch = Scratch::with(TINY);
     let text = "the quick brown fox jumps over the lazy dog; ".repeat(9);

@@ -1,6 +1,6 @@
 //! Runs whose tokens have coordinates in the segments of a text.
 
-use crate::common::{Scratch, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use records::RunRecord;
 use records::record::EvalStatus;
 
@@ -139,6 +139,21 @@ fn a_table_that_ends_before_a_segment_does_is_refused_or_unsupported() {
         reason.contains("coordinates up to 13 on axis 0") && reason.contains("max_position = 8"),
         "{reason}"
     );
+}
+
+#[test]
+fn columns_of_a_grid_fall_from_two_cells_on() {
+    let scratch = Scratch::with(TINY);
+    let columns = "axes.\"model.pe\"=[{kind=\"on_axis\",axis=1,part={kind=\"alibi\"}}]";
+    let arguments = [
+        "task={kind=\"grid\",test_rows=8}",
+        "model.coordinates=\"task\"",
+        columns,
+    ];
+    let output = scratch.longreach("check", &arguments);
+    exits(&output, 2);
+    let text = stderr(&output);
+    assert!(text.contains("fall along the sequence on axis 1"), "{text}");
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     assert!(told.status.success());
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(
-        told.contains("14 runs of its sweep or of half the steps left out"),
+        told.contains("14 runs of [select] or of half the steps left out"),
         "{told}"
     );
     assert_eq!(halves(), before);
@@ -324,7 +324,9 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
         .arg(runs.join(half.run_id))
         .args(["--lengths", "16"]);
     // There is no table of halves alone; the evaluation is recorded.
-    assert_eq!(eval.output().unwrap().status.code(), Some(3));
+    let output = eval.output().unwrap();
+    exits(&output, 0);
+    assert!(stdout(&output).contains("no table: these runs are no results"));
     assert_eq!(halves(), before);
 }
 
@@ -581,6 +583,31 @@ fn mistakes_of_a_selection_are_named() {
     assert!(planned(CONFIG, &[same]).is_ok());
     let equal = r#"select.over={"model.norm"=["pre_layer","layer_norm"]}"#;
     assert!(planned(CONFIG, &[equal]).is_err());
+}
+
+#[test]
+fn help_with_a_selection_is_about_what_was_written() {
+    refused(
+        CONFIG,
+        &["seeds=[0,7,100]", "half_seeds=[0]"],
+        &["select.seeds.0", "write seeds = [101, 102] in [select]"],
+    );
+    let staged = "train.length=staged";
+    let stages = "train.stages=[{steps=1,train_len=2},{steps=11,train_len=4}]";
+    refused(
+        CONFIG,
+        &[staged, stages, "train.warmup_steps=0", "half_seeds=[]"],
+        &[
+            "train.stages.0.steps",
+            "leaves no step of the stage when select.steps trains 6 of 12",
+        ],
+    );
+    let twice = "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"rope\",base=10000}]";
+    refused(
+        CONFIG,
+        &[twice],
+        &["= key: model.pe", "two runs are the same"],
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::cluster::pack::{PerTask, pack};
 use crate::cluster::scheduler::task_mib;
 use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use experiment::plan::memory::Memory;
+use experiment::plan::planned::PlannedRun;
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::hold::LiveLease;
 use experiment::runs_on_disk::kept_configs;
@@ -200,7 +201,7 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
 }
 
 fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
-    let line = |run: &experiment::plan::planned::PlannedRun| Line {
+    let line = |run: &PlannedRun| Line {
         run_id: run.job.run_id.clone(),
         expected_secs: match recorded.of(run) {
             Some(_) => 0.0,
@@ -220,11 +221,16 @@ fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
 }
 
 fn none_to_do(plan: &Plan) -> Failure {
+    let first = |runs: &[PlannedRun]| runs.first().map(|run| run.job.run_id.clone());
+    let selection = plan.selection.as_ref().and_then(|part| first(&part.runs));
+    let help = match selection.is_some() && selection == first(&plan.runs) {
+        true => "the same command with --chosen-by FILE and another --out submits the result",
+        false => "`longreach run` with the same --recorded writes the report",
+    };
     Failure::new(
         Exit::Config,
         format!(
-            "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: `longreach \
-             run` with the same --recorded writes the report",
+            "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: {help}",
             match plan.runs.len() {
                 1 => "the only run".to_owned(),
                 runs => format!("all {runs} runs"),

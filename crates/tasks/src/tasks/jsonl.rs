@@ -144,7 +144,7 @@ impl TaskSpec for JsonlConfig {
             line.length.unwrap_or_else(tokens)
         };
         let lines = (&mut train.lines, &test.lines[..], select_lines);
-        let dropped = self.overlap.part(lines, length)?;
+        let dropped = self.overlap.part(lines, keys.words, length)?;
         let files = train.files + test.files + select.as_ref().map_or(0, |part| part.files);
         let test = match (ctx.rows, select) {
             (Rows::Selection, Some(select)) => select,

@@ -7,6 +7,7 @@ use crate::{BuildContext, TaskError};
 use schema::{Invalid, text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -309,14 +310,16 @@ pub enum Overlap {
 }
 
 impl Overlap {
-    /// Holds the files apart: returns how many lines of the training files were left out.
+    /// Holds the files apart: returns how many lines of the training files were left out. `words`:
+    /// prompts that differ only in the space between words are one.
     pub(crate) fn part(
         self,
         (train, test, select): (&mut Vec<Line>, &[Line], Option<&mut Vec<Line>>),
+        words: bool,
         length: impl Fn(&Line) -> usize + Copy,
     ) -> Result<usize, TaskError> {
         let drop = |lines: &mut Vec<Line>, others: &[Line]| {
-            let found = common(lines, others);
+            let found = common(lines, others, words);
             for (at, _) in found.iter().rev() {
                 lines.remove(*at);
             }
@@ -331,8 +334,11 @@ impl Overlap {
         if let Some(select) = select {
             match self {
                 Overlap::Refuse => {
-                    refuse_common("select", select, train, (trained, by_heart), length)?;
-                    refuse_common("select", select, test, ("is tested on", chose), length)?;
+                    let refuse = |others: &[Line], why| {
+                        refuse_common(("select", select), others, why, words, length)
+                    };
+                    refuse(train, (trained, by_heart))?;
+                    refuse(test, ("is tested on", chose))?;
                 }
                 Overlap::Drop => {
                     drop(select, test);
@@ -341,20 +347,36 @@ impl Overlap {
             }
         }
         match self {
-            Overlap::Refuse => refuse_common("test", test, train, (trained, by_heart), length)?,
+            Overlap::Refuse => {
+                let why = (trained, by_heart);
+                refuse_common(("test", test), train, why, words, length)?;
+            }
             Overlap::Drop => dropped += drop(train, test),
         }
         Ok(dropped)
     }
 }
 
+/// What is read of a prompt: of words not the space between them.
+fn read(line: &Line, words: bool) -> Cow<'_, str> {
+    match words {
+        true => line
+            .prompt
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .into(),
+        false => (&*line.prompt).into(),
+    }
+}
+
 /// The prompts of `lines` that are among `others` too: which lines, and where the other one is.
-fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
-    let known: HashMap<&str, &str> = others
+fn common<'a>(lines: &[Line], others: &'a [Line], words: bool) -> Vec<(usize, &'a str)> {
+    let known: HashMap<Cow<'_, str>, &str> = others
         .iter()
-        .map(|line| (&*line.prompt, &*line.place))
+        .map(|line| (read(line, words), &*line.place))
         .collect();
-    let places = lines.iter().map(|line| known.get(&*line.prompt));
+    let places = lines.iter().map(|line| known.get(&*read(line, words)));
     let found = places.enumerate();
     found
         .filter_map(|(at, place)| Some((at, *place?)))
@@ -364,13 +386,13 @@ fn common<'a>(lines: &[Line], others: &'a [Line]) -> Vec<(usize, &'a str)> {
 /// Refuses prompts of `lines`, the files of `key`, that are among `others`, with their number at
 /// each length.
 fn refuse_common(
-    key: &str,
-    lines: &[Line],
+    (key, lines): (&str, &[Line]),
     others: &[Line],
     (what, hint): (&str, &str),
+    words: bool,
     length: impl Fn(&Line) -> usize,
 ) -> Result<(), TaskError> {
-    let found = common(lines, others);
+    let found = common(lines, others, words);
     let Some((first, at)) = found.first() else {
         return Ok(());
     };

@@ -511,6 +511,17 @@ fn a_field_groups_the_results() {
 }
 
 #[test]
+fn words_are_the_same_whatever_lies_between_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let part = |prompts: [&str; 2]| prompts.map(|prompt| line(prompt, "x")).concat();
+    write(directory.path(), "train.jsonl", &part(["1 2 +", "3 4 +"]));
+    write(directory.path(), "test.jsonl", &part(["1  2 + ", "5 6 +"]));
+    let words = "tokens = \"words\"";
+    let error = build(directory.path(), words, 3, &[3]).err().unwrap();
+    assert!(error.contains("so are 1 of 2 prompts"), "{error}");
+}
+
+#[test]
 fn an_overlap_is_counted_and_can_be_left_out() {
     let directory = tempfile::tempdir().unwrap();
     categories(directory.path());

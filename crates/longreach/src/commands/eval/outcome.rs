@@ -5,7 +5,7 @@ use records::metric::{LOSS_NATS, is_share};
 use records::store::EVALS_DIR;
 use records::text::thousands;
 use records::{RunRecord, read_record};
-use report::{ReportSpec, report};
+use report::{ReportError, ReportSpec, report};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
@@ -85,9 +85,15 @@ impl Outcome {
             width: support::console::width(),
             ..ReportSpec::default()
         };
-        let summary = report(&records, &[], &spec)
-            .map_err(Failure::input)?
-            .summary;
+        let summary = match report(&records, &[], &spec) {
+            Ok(report) => report.summary,
+            Err(ReportError::NoResults { .. }) => {
+                "no table: these runs are no results, but of [select] or of half the steps; the \
+                 records hold their scores"
+                    .to_owned()
+            }
+            Err(error) => return Err(Failure::input(error)),
+        };
         let summary = summary.trim_end();
         if let [(_, path)] = self.evaluated.as_slice() {
             return Ok(format!("{summary}\n\nrecord: {}", path.display()));

@@ -84,7 +84,7 @@ pub fn prepare(
     let asked: Option<TestLens> = request.lengths.clone().map(Into::into);
     let lengths = asked.unwrap_or_else(|| own.clone());
     check_columns(&lengths, own)?;
-    let task = match tasks.task(&job, &lengths) {
+    let task = match tasks.task(&job, &lengths.of_rows()) {
         Err(failure) if request.lengths.is_some() && tasks.task(&job, own).is_ok() => {
             Err(refused_lengths(&lengths, &job).unwrap_or(failure))
         }
@@ -136,7 +136,7 @@ pub fn prepare(
 /// on its config, which is fixed by now.
 fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
     let shown: Vec<String> = lengths.written().iter().map(TestLen::to_string).collect();
-    let why = match refusal(job, lengths)? {
+    let why = match refusal(job, &lengths.of_rows())? {
         TaskError::Config(error) => format!(
             "`task.{}` {}\n  = allowed: {}\n  = help: choose lengths that the task of the run has",
             error.key, error.problem, error.allowed

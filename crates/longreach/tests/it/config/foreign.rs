@@ -214,6 +214,17 @@ fn notes(arguments: &[&str]) -> String {
 }
 
 #[test]
+fn a_shortest_length_that_nothing_draws_from_is_noted() {
+    let shortest = "train.min_len=2";
+    let said = notes(&["train.length='fixed'", shortest]);
+    assert!(
+        said.contains("train.min_len = 2 has no effect with train.length = \"fixed\""),
+        "{said}"
+    );
+    assert!(!notes(&["train.length='uniform'", shortest]).contains("no effect"));
+}
+
+#[test]
 fn a_factor_that_deepseek_has_and_a_table_that_ends_are_noted() {
     let block = |more: &str| {
         format!(
