@@ -33,7 +33,10 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             known,
         } => elsewhere(name, above, table)
             .or_else(|| number_of_formula(name, known))
-            .or_else(|| limited_variant(above)),
+            .or_else(|| match closest(name, known) {
+                Some(_) => None,
+                None => limited_variant(above, table),
+            }),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
         Problem::MissingKey { name, table } => match kinds(name, table) {
             Some((kinds, example)) => {
@@ -64,10 +67,12 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
 }
 
 /// How a variant leaves out the trained encodings that lack a key of its `set`.
-fn limited_variant(above: &KeyPath) -> Option<String> {
+fn limited_variant(above: &KeyPath, table: &Table) -> Option<String> {
     let path = above.to_string();
-    let is_set = path.starts_with("eval.variants.") && path.ends_with(".set");
-    is_set.then(|| {
+    let index = path.strip_prefix("eval.variants.")?.strip_suffix(".set")?;
+    let index: usize = index.parse().ok()?;
+    let variant = table.get("eval")?.get("variants")?.get(index)?;
+    variant.get("when").is_none().then(|| {
         "`when = { kind = \"rope\" }`, for example, limits a variant to the encodings that have its \
          keys"
             .to_owned()

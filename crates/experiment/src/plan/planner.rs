@@ -23,6 +23,7 @@ use config::claims;
 use config::diagnostic::{Diagnostic, Location};
 use config::source::Source;
 use posenc::EncodingConfig;
+use records::record::Label;
 use rundir::directory_of;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -154,7 +155,7 @@ pub(super) struct Planner {
     pub(super) runs: RunsOfSeed,
     /// Corpora are read once, not once per cell.
     tasks: Rc<RefCell<HashMap<String, Rc<dyn Task>>>>,
-    pub(super) ids: HashMap<String, String>,
+    pub(super) ids: HashMap<String, Vec<Label>>,
     /// Labels that are in the plan's order already.
     order: HashSet<String>,
     /// Pairs of a run and a test so far.

@@ -183,25 +183,30 @@ impl Planner {
         labels: &[Label],
         chosen: &[Label],
     ) -> Result<String, Diagnostic> {
-        let shown: Vec<String> = labels
-            .iter()
-            .chain(chosen)
-            .map(|label| format!("{} = {}", label.key, label.text))
-            .collect();
-        let shown = shown.join(", ");
         let run_id = spec.run_id().map_err(|error| {
             cell.error("", &format!("cannot be written as JSON: {error}"), "", "")
         })?;
-        let Some(other) = self.ids.insert(run_id.clone(), shown.clone()) else {
+        let all: Vec<Label> = labels.iter().chain(chosen).cloned().collect();
+        let Some(other) = self.ids.insert(run_id.clone(), all.clone()) else {
             return Ok(run_id);
         };
-        let problem =
-            format!("two runs are the same once defaults are filled in: {other} and {shown}");
-        let own = labels.iter().filter(|_| !cell.labels.is_empty());
-        let all = own.chain(chosen);
+        let shown = |all: &[Label]| {
+            let each = all.iter().map(|l| format!("{} = {}", l.key, l.text));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let problem = format!(
+            "two runs are the same once defaults are filled in: {} and {}",
+            shown(&other),
+            shown(&all)
+        );
         // What is written in two ways; seeds where nothing is.
-        let differs = |label: &&Label| !other.contains(&format!("{} = {}", label.key, label.text));
-        let label = all.clone().find(differs).or(all.clone().next());
+        let written = if cell.labels.is_empty() {
+            chosen
+        } else {
+            &all[..]
+        };
+        let differing = written.iter().find(|label| !other.contains(label));
+        let label = differing.or(written.first());
         let key = label.map_or("seeds", |label| label.key.as_str());
         Err(cell.error(key, &problem, "values that differ", "remove one of the two"))
     }

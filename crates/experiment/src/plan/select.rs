@@ -206,7 +206,9 @@ fn shortened(
         let own = share(end).saturating_sub(share(begin));
         let path = format!("train.stages.{index}.steps");
         if own == 0 {
-            let problem = format!("leaves no step of the stage when {key} trains {steps} of {all}");
+            let problem = format!(
+                "is too few: none is left when {key} shortens the training to {steps} of {all} steps"
+            );
             let help = format!("give the stage more steps, or change {key}");
             return Err(result.error(&path, &problem, "a step in the shorter training", &help));
         }

@@ -326,7 +326,9 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     // There is no table of halves alone; the evaluation is recorded.
     let output = eval.output().unwrap();
     exits(&output, 0);
-    assert!(stdout(&output).contains("no table: these runs are no results"));
+    assert!(
+        stdout(&output).contains("no table: these are selection runs or runs with half the steps")
+    );
     assert_eq!(halves(), before);
 }
 
@@ -599,15 +601,14 @@ fn help_with_a_selection_is_about_what_was_written() {
         &[staged, stages, "train.warmup_steps=0", "half_seeds=[]"],
         &[
             "train.stages.0.steps",
-            "leaves no step of the stage when select.steps trains 6 of 12",
+            "none is left when select.steps shortens the training to 6 of 12 steps",
         ],
     );
     let twice = "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"rope\",base=10000}]";
-    refused(
-        CONFIG,
-        &[twice],
-        &["= key: model.pe", "two runs are the same"],
-    );
+    let same = ["= key: model.pe", "two runs are the same"];
+    refused(CONFIG, &[twice], &same);
+    let swapped = "axes.\"model.pe\"=[{kind=\"rope\",base=10000},{kind=\"rope\"}]";
+    refused(CONFIG, &[swapped], &same);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// Whether a method has learned its task at the lengths it was trained on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InLength {
-    /// At least half of the seeds with a score in length have.
+    /// At least half of the seeds that have a score in length, or diverged, have.
     Converged,
     /// Fewer have: how many, and their scores against the one needed.
     Unconverged(String),
@@ -73,7 +73,8 @@ impl Learned {
         let seeds: Vec<String> = diverged.iter().map(|(seed, ..)| seed.to_string()).collect();
         let diverged = (!diverged.is_empty()).then(|| {
             let seeds = crate::text::list(&seeds, 12);
-            format!("training diverged (seed {seeds})")
+            let word = if diverged.len() == 1 { "seed" } else { "seeds" };
+            format!("training diverged ({word} {seeds})")
         });
         let why: Vec<String> = scores.into_iter().chain(diverged).collect();
         (!why.is_empty()).then(|| format!("{} seeds learned: {}", self.ratio(), why.join("; ")))
@@ -137,7 +138,8 @@ impl Setting<'_> {
         stats::mean(&lengths.filter_map(exact).collect::<Vec<_>>()).filter(|mean| mean.is_finite())
     }
 
-    /// Whether at least half of the seeds that have a score in length have learned the task.
+    /// Whether at least half of the seeds that have a score in length, or diverged, have learned
+    /// the task.
     pub fn converged(&self, method: &Method) -> InLength {
         let learned = self.learned(method);
         match learned.why_not() {

@@ -252,7 +252,7 @@ impl<'s> Evaluation<'s, '_> {
             let comparison = self.judge(
                 &[a, b],
                 &|of| format!("{metric} of {} {than} of {} at {len}", of(a), of(b)),
-                metric::of_difference(metric),
+                (metric::of_difference(metric), self.limit(a, b, len)),
                 &self.setting.difference(a, b, metric, len),
                 needed,
             );
@@ -281,7 +281,7 @@ impl<'s> Evaluation<'s, '_> {
         self.judge(
             &[a, b],
             &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
-            metric::RATIO,
+            (metric::RATIO, self.limit(a, b, len)),
             &self.setting.over(a, b, metric, len),
             needed,
         )
@@ -305,7 +305,7 @@ impl<'s> Evaluation<'s, '_> {
                         of(method)
                     )
                 },
-                metric::RATIO,
+                (metric::RATIO, Some(self.worst())),
                 &self.setting.ratio(method, metric, len),
                 needed,
             )
@@ -333,7 +333,7 @@ impl<'s> Evaluation<'s, '_> {
                             of(method)
                         )
                     },
-                    metric::RATIO,
+                    (metric::RATIO, Some(f64::NEG_INFINITY)),
                     &self.setting.kept_share(method, metric, len),
                     Needed::AtLeast(share),
                 ));
@@ -367,9 +367,10 @@ impl<'s> Evaluation<'s, '_> {
                 })
             };
             let rows = self.setting.rows(method, metric, len);
+            let limit = chance.is_none().then(|| self.worst());
             Comparison {
                 impossible: limits::impossible((metric, rows), &point, needed, chance),
-                ..self.judge(&[method], &what, metric, &point, needed)
+                ..self.judge(&[method], &what, (metric, limit), &point, needed)
             }
         })
     }
@@ -415,7 +416,7 @@ impl<'s> Evaluation<'s, '_> {
                             pair[0]
                         )
                     },
-                    metric::of_difference(metric),
+                    (metric::of_difference(metric), None),
                     &self.setting.step(method, metric, pair[0], pair[1]),
                     needed,
                 ));
@@ -425,26 +426,43 @@ impl<'s> Evaluation<'s, '_> {
         out
     }
 
+    /// The worst that a score can be.
+    fn worst(&self) -> f64 {
+        match metric::lower_is_better(&self.claim.metric) {
+            true => f64::INFINITY,
+            false => f64::NEG_INFINITY,
+        }
+    }
+
+    /// What a seed whose score is not finite would make of a score of `a` against one of `b`; none
+    /// where both have such seeds.
+    fn limit(&self, a: &Method, b: &Method, len: usize) -> Option<f64> {
+        let is_lost = |method| {
+            let score = self.setting.score(method, &self.claim.metric, len);
+            score.absent.iter().any(|absent| absent.is_lost())
+        };
+        match (is_lost(a), is_lost(b)) {
+            (true, false) => Some(self.worst()),
+            (false, true) => Some(-self.worst()),
+            _ => None,
+        }
+    }
+
     /// The verdict on a number about `methods`. `what` returns the description of the number, given
-    /// how to name a method.
+    /// how to name a method; `limit` is that of [`judged`].
     fn judge(
         &self,
         methods: &[&Method],
         what: &dyn Fn(Name) -> String,
-        metric: &str,
+        (metric, limit): (&str, Option<f64>),
         point: &Point,
         needed: Needed,
     ) -> Comparison {
         let has_metric = self.setting.all_metrics.contains(&self.claim.metric);
         let unconverged = (has_metric && point.absent.contains(&Absent::Unconverged))
             .then(|| self.setting.unconverged(methods));
-        let judged = judged(
-            point,
-            needed,
-            metric,
-            self.claim.or_unsupported,
-            unconverged,
-        );
+        let or_unsupported = self.claim.or_unsupported;
+        let judged = judged(point, needed, (metric, limit), or_unsupported, unconverged);
         Comparison {
             what: what(|method| &method.name),
             words: what(|method| &method.title),

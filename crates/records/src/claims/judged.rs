@@ -12,12 +12,13 @@ pub(super) struct Judged {
     pub is_open: bool,
 }
 
-/// `metric`: what the number is. `unconverged`: which methods have not learned their task, where that
-/// is why there is no number.
+/// `metric`: what the number is. `limit`: what a seed whose score is not finite would make of it,
+/// if that is known. `unconverged`: which methods have not learned their task, where that is why
+/// there is no number.
 pub(super) fn judged(
     point: &Point,
     needed: Needed,
-    metric: &str,
+    (metric, limit): (&str, Option<f64>),
     or_unsupported: bool,
     unconverged: Option<String>,
 ) -> Judged {
@@ -60,10 +61,14 @@ pub(super) fn judged(
             let why = format!("{n}, too wide an interval, the mean {mean}");
             decided(Verdict::Undecided, why)
         }
-        // The others may be on the other side: they are worse than any number.
-        Some((_, Some(true))) if point.absent.iter().any(|absent| absent.is_lost()) => {
-            let lost = point.runs - given;
-            open(format!("no finite score of {lost} in {} seeds", point.runs))
+        Some((_, Some(side)))
+            if point.absent.iter().any(|absent| absent.is_lost())
+                && limit.is_none_or(|limit| needed.holds(limit) != side) =>
+        {
+            open(format!(
+                "{given} of {} seeds have a finite score",
+                point.runs
+            ))
         }
         Some((_, Some(true))) => decided(Verdict::Agrees, n),
         Some((interval, Some(false))) => {

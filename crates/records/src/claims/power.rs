@@ -43,7 +43,12 @@ impl Outcome {
             .min();
         match least {
             Some((seeds, verdict)) => Some(Power::Seeds(seeds, verdict)),
-            None if numbers.iter().all(|n| n.has_interval()) => Some(Power::More),
+            None if numbers
+                .iter()
+                .all(|n| n.has_interval() && n.bound.is_some()) =>
+            {
+                Some(Power::More)
+            }
             None => None,
         }
     }

@@ -72,10 +72,10 @@ impl Comparison {
         }
     }
 
-    /// Why no number can decide: methods have not learned their task, or seeds lack a finite score.
+    /// Why there is no number that can decide: methods have not learned their task.
     pub fn why_open(&self) -> Option<&str> {
         let is_open = self.verdict == Verdict::Undecided && self.bound.is_none();
-        is_open.then_some(&self.why)
+        (is_open && self.estimate.is_none()).then_some(&self.why)
     }
 
     /// The number as printed, or why there is none; just what it is about where it was not tested.

@@ -28,8 +28,14 @@ const MULTIPLES: [usize; 2] = [4, 16];
 /// in common.
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let mut settings = of_tasks(settings);
-    let names = common(&settings);
-    settings.retain(|s| is_learned(s, &names) && !lengths(s, &names).is_empty());
+    // A task that does not count excludes no method.
+    let names = loop {
+        let (names, before) = (common(&settings), settings.len());
+        settings.retain(|s| is_learned(s, &names) && !lengths(s, &names).is_empty());
+        if settings.len() == before {
+            break names;
+        }
+    };
     let seeds: Vec<Vec<u64>> = settings.iter().map(|s| seeds(s, &names)).collect();
     let is_ranked = settings.len() >= 2 && names.len() >= 2;
     if !is_ranked || settings.len() > MOST_SETTINGS || seeds.iter().any(Vec::is_empty) {
@@ -115,7 +121,11 @@ fn lengths(setting: &Setting<'_>, names: &[String]) -> Vec<usize> {
 fn score(setting: &Setting<'_>, method: &Method, seed: u64, lengths: &[usize]) -> Option<f64> {
     let lead = setting.lead();
     let run = setting.groups[method.group].run_of(seed)?;
-    if setting.failed(method).contains(&seed) {
+    let trained = &setting.trained(method).variant;
+    let in_length = value_at(run, trained, lead, setting.in_length?);
+    // Nobody has learned where every seed diverged in length.
+    let is_lost = in_length.is_err_and(|absent| absent.is_lost());
+    if is_lost || setting.failed(method).contains(&seed) {
         return None;
     }
     let at = |len: &usize| match value_at(run, &method.variant, lead, *len) {

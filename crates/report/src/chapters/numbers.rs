@@ -13,8 +13,8 @@ const RULE: [&str; 2] = [
      (shares and perplexities, the latter averaged in nats); differences and ratios paired by \
      seed; n: the number of seeds. ",
     "A comparison agrees or disagrees if its whole interval does. It is undecided otherwise, for a \
-     single seed, and beyond the training length of a method that has not converged. Where a loss \
-     is to be lower, an interval with zero and no gain of 0.01 nats (1 % of the perplexity) \
+     single seed, beyond the training length of a method that has not converged, and where a seed \
+     without a finite score could change it. Where a loss is to be lower, an interval with zero and no gain of 0.01 nats (1 % of the perplexity) \
      disagrees too. Of several comparisons, only those disagree that Holm's step-down procedure \
      rejects at 5 %. Shares so near to 1 that not even a perfect score could be shown to be higher \
      are not compared.",

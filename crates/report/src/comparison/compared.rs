@@ -5,7 +5,7 @@ use super::pairs::MethodPairs;
 use super::spec::ComparisonSpec;
 use super::verdict::Verdict;
 use records::analysis::measure::{difference_of, over_text};
-use records::analysis::point::{Point, difference_is_zero, difference_parts, point_text};
+use records::analysis::point::{Point, difference_is_zero, difference_parts, point_text, value_at};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
 use records::stats::Estimate;
@@ -176,12 +176,13 @@ fn score(
     let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
     let (before, after) = (point(first), point(second));
     let difference = difference(metric, (second, first), (&after, &before), len);
-    let (group, has) = (&second.0.groups[second.1.group], |seed| {
-        after.values.iter().any(|(other, _)| *other == seed)
-    });
-    let mut before_seeds = before.values.iter().map(|(seed, _)| *seed);
-    let loses_seed = before_seeds.any(|seed| group.run_of(seed).is_some() && !has(seed));
-    let verdict = match loses_seed {
+    let (group, variant) = (&second.0.groups[second.1.group], &second.1.variant);
+    let is_lost = |(seed, _): &(u64, f64)| {
+        let run = group.run_of(*seed);
+        let absent = run.and_then(|run| value_at(run, variant, metric, len).err());
+        absent.is_some_and(|absent| !absent.is_untested())
+    };
+    let verdict = match before.values.iter().any(is_lost) {
         true => Verdict::Lost,
         false => Verdict::of(
             metric,

@@ -199,7 +199,7 @@ impl ComparedSetting {
         let each: Vec<String> = self.learned.iter().map(of).collect();
         (!each.is_empty()).then(|| {
             format!(
-                "seeds that learned the task in length: {} (every seed counts above)",
+                "seeds that learned the task in length: {} (every seed with a score counts above)",
                 list(&each, MOST_NAMED)
             )
         })

@@ -13,7 +13,7 @@ use std::fmt;
 pub enum Verdict {
     /// Worse: the interval of the difference excludes 0, and the difference exceeds the tolerance.
     Worse,
-    /// The first set has a number, the second has none for the same run: for all seeds or for some.
+    /// The first set has a number, the second has none: for all seeds, or for some that were tested.
     Lost,
     /// Better, by the same rule as worse.
     Better,

@@ -296,7 +296,7 @@ pub(crate) fn summaries_csv(
     csv_text("summaries.csv", &head, &rows)
 }
 
-/// The share of the seeds with a score in length that have learned the task.
+/// The share of the seeds with a score in length, or that diverged, that have learned the task.
 fn learned_share(learned: &Learned) -> Point {
     let seeds = learned.seeds.iter();
     let values: Vec<(u64, f64)> = seeds.filter(|s| s.2).map(|s| (s.0, s.1)).collect();

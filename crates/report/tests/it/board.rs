@@ -184,7 +184,11 @@ fn a_task_that_no_ranked_method_learned_does_not_count() {
         scored("sort", "rope", &[(1.0, 0.2); 2]),
     ]
     .concat();
+    // Parity lacks it, which does not count.
+    records.extend(scored("copy", "fire", &[(1.0, 0.5); 2]));
+    records.extend(scored("sort", "fire", &[(1.0, 0.5); 2]));
     let before = board(&records);
+    assert_eq!(before.len(), 3);
     // Learned by a method that the other tasks lack.
     records.extend(scored("parity", "nope", &[(1.0, 0.9); 2]));
     records.extend(scored("parity", "alibi", &[(0.5, 0.1); 2]));
@@ -210,6 +214,18 @@ fn a_seed_that_diverges_at_a_length_ranks_last_there() {
         run.evals[1] = absent_row("trained", 24, EvalStatus::Diverged, "");
     }
     assert_eq!(first(&records), "rope");
+    // Where all diverged in length, nothing was learned: with what was not, that is last.
+    records.extend(scored("copy", "nope", &[(0.5, 0.1); 2]));
+    records.extend(scored("sort", "nope", &[(0.5, 0.1); 2]));
+    records.extend(scored("copy", "t5", &[(1.0, 0.9); 2]));
+    records.extend(scored("sort", "t5", &[(1.0, 0.9); 2]));
+    let t5 = records.iter_mut().filter(|run| run.labels[0].text == "t5");
+    for row in t5.flat_map(|run| &mut run.evals) {
+        *row = absent_row("trained", row.test_len, EvalStatus::Diverged, "");
+    }
+    let rows = board(&records);
+    let mrr = |pe: &str| rows.iter().find(|row| row[0] == pe).unwrap()[2].clone();
+    assert_eq!(mrr("t5"), mrr("nope"));
 }
 
 #[test]

@@ -124,9 +124,16 @@ fn seeds_whose_score_is_not_finite_are_not_passed_over() {
     assert_eq!(outcome.verdict, Verdict::Undecided);
     let said = outcome.numbers[0].text();
     assert!(
-        said.ends_with("at 128: no finite score of 1 in 3 seeds"),
+        said.ends_with("at 128: 2 of 3 seeds have a finite score"),
         "{said}"
     );
+    // Where it would be on the claim's side it changes nothing.
+    let worse = json!({ "kind": "ratio_above", "methods": ["a"], "lengths": [128], "value": 1.05,
+        "metric": "perplexity" });
+    assert_eq!(verdict(worse, &records), Verdict::Agrees);
+    let against = json!({ "kind": "ratio_above", "methods": ["a"], "lengths": [128], "value": 1.5,
+        "metric": "perplexity" });
+    assert_eq!(verdict(against, &records), Verdict::Undecided);
     // Nor is the rest of the seeds equal to what they were.
     let spec = ComparisonSpec::default();
     let sides = ScoreComparison::of(("before", &before), ("after", &records), &spec).unwrap();

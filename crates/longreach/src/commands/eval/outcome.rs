@@ -85,12 +85,12 @@ impl Outcome {
             width: support::console::width(),
             ..ReportSpec::default()
         };
-        let summary = match report(&records, &[], &spec) {
-            Ok(report) => report.summary,
+        let (summary, is_shown) = match report(&records, &[], &spec) {
+            Ok(report) => (report.summary, true),
             Err(ReportError::NoResults { .. }) => {
-                "no table: these runs are no results, but of [select] or of half the steps; the \
-                 records hold their scores"
-                    .to_owned()
+                let text = "no table: these are selection runs or runs with half the steps, not \
+                            results; their records hold the scores";
+                (text.to_owned(), false)
             }
             Err(error) => return Err(Failure::input(error)),
         };
@@ -111,11 +111,14 @@ impl Outcome {
             .iter()
             .map(|place| place.display().to_string())
             .collect();
+        let shows = match is_shown {
+            true => format!(" (`longreach report {}` shows them)", experiments.join(" ")),
+            false => String::new(),
+        };
         Ok(format!(
-            "{summary}\n\n{}: {} (`longreach report {}` shows them)",
+            "{summary}\n\n{}: {}{shows}",
             count(self.evaluated.len(), "record"),
-            places.join(", "),
-            experiments.join(" ")
+            places.join(", ")
         ))
     }
 
