@@ -10,7 +10,7 @@ use std::str::FromStr;
 use tasks::{Scoring, Task};
 
 /// Lengths of a range that a task is checked at, from its lower end on.
-const MOST_OF_RANGE: usize = 10_000;
+pub const MOST_OF_RANGE: usize = 10_000;
 
 /// A test length as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
