@@ -49,7 +49,7 @@ pub(super) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
 
 /// What the numbers say.
 pub(super) fn finding(setting: &Setting<'_>) -> String {
-    let trained = setting.unit_count(setting.task.train_len);
+    let trained = setting.trained_at();
     let Some(longest) = setting.longer().last() else {
         return format!(
             "Trained at {trained}, and no longer length was tested: there is no extrapolation to \
@@ -104,7 +104,7 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
         b.len.cmp(&a.len).then(better)
     });
     match reached.first() {
-        None if !setting.lengths.contains(&setting.task.train_len) => match setting.is_later() {
+        None if setting.in_length.is_none() => match setting.is_later() {
             true => "which this evaluation leaves out: the report on its runs has the scores there"
                 .into(),
             false => format!(
@@ -127,14 +127,17 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
 }
 
 /// Over which lengths the score is averaged that shows whether a task was learned, if these are
-/// several.
+/// several, or at which one if it is not the training length.
 fn averaged(setting: &Setting<'_>) -> String {
     let lengths = setting.lengths.iter();
     let lengths = lengths.filter(|len| **len <= setting.task.train_len);
     let lengths: Vec<String> = lengths.map(|len| setting.length(*len)).collect();
-    let is_mean = setting.task.primary_metric != metric::LOSS_NATS && lengths.len() > 1;
-    let text = || format!(" (mean over {})", and(&lengths));
-    is_mean.then(text).unwrap_or_default()
+    let is_share = setting.task.primary_metric != metric::LOSS_NATS;
+    match lengths.as_slice() {
+        [one] if setting.in_length != Some(setting.task.train_len) => format!(" (at {one})"),
+        [_, _, ..] if is_share => format!(" (mean over {})", and(&lengths)),
+        _ => String::new(),
+    }
 }
 
 /// Where every method loses its score at the first length past training at which it was tested.

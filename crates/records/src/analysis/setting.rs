@@ -211,6 +211,11 @@ impl Setting<'_> {
     pub fn unit_count(&self, len: usize) -> String {
         format!("{} {}", self.length(len), self.task.unit)
     }
+
+    /// The training length with its unit: `64 bytes`, also where a range of test lengths ends there.
+    pub fn trained_at(&self) -> String {
+        format!("{} {}", self.task.train_len, self.task.unit)
+    }
 }
 
 /// Settings in order of task, corpus and training length. `records` are in canonical order, each

@@ -41,7 +41,8 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
     keys.extend(others.filter(|key| !chosen.contains(key) && !is_method(key) && differs(key)));
     let more = keys.len().saturating_sub(MOST);
     keys.truncate(MOST);
-    // What tells equal names apart is in the name already, with its whole key.
+    // What tells equal names apart is in the name already, with its whole key: of a value at the
+    // edge of what was tried only that is said.
     let is_named = |group: &Group<'_>, key: &str| group.named.name.contains(&format!("{key} = "));
     let suffix = |(group, settings): (&Group<'_>, &BTreeMap<String, String>)| {
         let selected = group.runs.first().and_then(|run| run.selected.as_ref());
@@ -63,7 +64,11 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
             )
         };
         let unnamed = keys.iter().filter(|key| !is_named(group, key));
-        let mut parts: Vec<String> = unnamed.map(part).collect();
+        let named = keys
+            .iter()
+            .filter(|key| is_named(group, key) && at_edge.contains(key))
+            .map(|key| format!("{}: edge", text::name(key, 40)));
+        let mut parts: Vec<String> = named.chain(unnamed.map(part)).collect();
         parts.extend((more > 0).then(|| format!("{more} more")));
         match parts[..] {
             [] => String::new(),

@@ -238,10 +238,12 @@ fn pairs(a: &Point, b: &Point) -> Vec<(u64, f64, f64)> {
         .collect()
 }
 
-/// A difference with its sign; in powers of ten where the usual decimals would show zero.
+/// A difference with its sign; in powers of ten where the usual decimals would show zero, and no
+/// interval that is wider.
 fn signed(metric: &str, difference: &Estimate) -> String {
     let (mean, interval) = difference_parts(metric, difference);
-    if difference_is_zero(metric, difference) && difference.mean != 0.0 {
+    let is_wide = interval.contains(|c: char| ('1'..='9').contains(&c));
+    if difference_is_zero(metric, difference) && difference.mean != 0.0 && !is_wide {
         let (times, unit) = metric::unit(metric::of_difference(metric));
         return format!("{:+.1e}{unit}", times * difference.mean);
     }
@@ -254,5 +256,19 @@ fn either(first: &str, second: &str) -> String {
         first.to_owned()
     } else {
         format!("{first} -> {second}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use records::metric::EXACT_MATCH;
+
+    #[test]
+    fn a_difference_that_is_small_against_its_interval_has_the_interval() {
+        let of = |values: &[f64]| signed(EXACT_MATCH, &Estimate::of_mean(values).unwrap());
+        let wide = of(&[-0.5, 0.4, 0.04]);
+        assert!(wide.starts_with("0.0 ") && wide.contains("1."), "{wide}");
+        assert_eq!(of(&[1e-7]), "+1.0e-7");
     }
 }

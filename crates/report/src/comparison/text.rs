@@ -4,7 +4,7 @@ use super::changes::Change;
 use super::compared::{ComparedSetting, Score, SeedsLearned};
 use super::verdict::Verdict;
 use super::{RecordSet, ScoreComparison};
-use crate::captions::interval_text;
+use crate::captions::{direction, interval_text};
 use comfy_table::{CellAlignment, ContentArrangement};
 use records::record::length_text;
 use records::stats::TEXT_INTERVAL;
@@ -145,11 +145,7 @@ fn about(change: &Change) -> String {
 impl ComparedSetting {
     /// `perplexity (lower is better), text, trained at 64 bytes`
     fn title(&self) -> String {
-        let direction = if self.lower_is_better {
-            "lower is better"
-        } else {
-            "higher is better"
-        };
+        let direction = direction(&self.metric);
         format!("{} ({direction}), {}", printable(&self.metric), self.name)
     }
 

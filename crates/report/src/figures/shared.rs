@@ -1,6 +1,6 @@
 //! What figures share: lines over seeds, bands, chance levels, and which methods are drawn.
 
-use crate::captions::{key, seeds_text};
+use crate::captions::{direction, key, seeds_text};
 use crate::plot::{LEGEND_CHARS, LinePlot, Series};
 use crate::sections::baseline::baseline;
 use crate::spec::ReportSpec;
@@ -262,15 +262,10 @@ pub(super) fn scores(
     };
     let bands = bands(setting, &mut series, what);
     let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
-    let direction = if metric::lower_is_better(metric) {
-        "lower"
-    } else {
-        "higher"
-    };
     let plot = LinePlot {
         subtitle: chance.subtitle,
         y_label: metric.into(),
-        y_note: format!("{direction} is better"),
+        y_note: direction(metric).into(),
         log_x: true,
         log_y,
         y_range: is_share.then_some((0.0, 1.0)),

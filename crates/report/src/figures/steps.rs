@@ -2,7 +2,7 @@
 
 use super::shared::{Named, bands, chance, heading, range};
 use super::training::{Curve, averaged_by_step, ended, group_names, training_looks};
-use crate::captions::{key, slug};
+use crate::captions::{direction, key, slug};
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
 use crate::spec::ReportSpec;
@@ -82,14 +82,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         reference_y: chance.line,
         x_label: "step".into(),
         y_label: lead.into(),
-        y_note: format!(
-            "{} is better",
-            if metric::lower_is_better(lead) {
-                "lower"
-            } else {
-                "higher"
-            }
-        ),
+        y_note: direction(lead).into(),
         log_y,
         // Shares that are all equal have no range of their own, and none is below 0 or above 1.
         y_range: (metric::is_share(lead) && low >= high).then_some((0.0, 1.0)),

@@ -37,7 +37,7 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         caption: format!(
             "How far each method keeps {}, as a multiple of the training length ({}). {}",
             kept(metric, "its"),
-            setting.unit_count(setting.task.train_len),
+            setting.trained_at(),
             seeds_sentence(setting, metric),
         ),
         notes: notes(setting, in_length, longest),

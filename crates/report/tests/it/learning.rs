@@ -243,6 +243,22 @@ fn a_chosen_value_at_the_end_of_its_list_is_explained() {
     );
 }
 
+/// Also where a range of test lengths ends at it.
+#[test]
+fn the_first_sentence_names_the_training_length() {
+    let mut records = text_experiment();
+    let rows = records.iter_mut().flat_map(|run| &mut run.evals);
+    for row in rows.filter(|row| row.test_len == 64) {
+        row.from_len = Some(33);
+    }
+    let page = report(&records, &[], &spec(&[Format::Md])).unwrap();
+    let page = text(&page, "report.md");
+    assert!(
+        page.contains("Trained at 64 bytes, ") && !page.contains("Trained at 33"),
+        "{page}"
+    );
+}
+
 #[test]
 fn choices_made_in_other_ways_have_tables_of_their_own() {
     let mut records = text_experiment();
