@@ -17,6 +17,23 @@ pub struct Key {
     pub meaning: &'static str,
 }
 
+impl Key {
+    /// The default, where it is a value and not words.
+    pub fn default_value(&self) -> Option<Value> {
+        self.default.and_then(value_of)
+    }
+
+    /// [`Self::example`] as a value.
+    pub fn example_value(&self) -> Option<Value> {
+        value_of(self.example)
+    }
+}
+
+fn value_of(text: &str) -> Option<Value> {
+    let mut table: toml::Table = format!("x = {text}").parse().ok()?;
+    table.remove("x")
+}
+
 /// What is allowed at a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {

@@ -104,8 +104,8 @@ pub(crate) fn check_rotary_dim(
         return Err(ConfigError::new("rotary_dim", dim, problem, even, hint));
     }
     if dim % 2 == 1 {
-        let hint = "set rotary_dim to an even number, or change d_model or n_heads so that \
-                    head_dim is even";
+        let hint = "set rotary_dim to an even number, or make head_dim even: it is d_model / \
+                    n_heads where it is not given";
         let problem = format!("needs pairs of dimensions, and head_dim = {dim} is odd");
         return Err(ConfigError::new("rotary_dim", dim, problem, even, hint));
     }

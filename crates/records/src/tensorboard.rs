@@ -19,12 +19,6 @@ pub struct EventFile {
     bytes: Vec<u8>,
 }
 
-impl Default for EventFile {
-    fn default() -> Self {
-        Self::new(0.0)
-    }
-}
-
 impl EventFile {
     /// A file that begins at a time, in seconds since 1970.
     pub fn new(time: f64) -> Self {

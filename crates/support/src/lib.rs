@@ -5,6 +5,7 @@
 //! console.rs   output for people: lines, tables, JSON
 //! units.rs     numbers in words: counts, durations, sizes
 //! limits.rs    memory and processors that the system grants
+//! program.rs   the file of this program
 //! signals.rs   requests to stop
 //! temporary.rs scratch directories
 //! build.rs     version and commit of this program
@@ -17,6 +18,7 @@ pub mod build;
 pub mod console;
 pub mod exit;
 pub mod limits;
+pub mod program;
 pub mod signals;
 pub mod temporary;
 pub mod units;

@@ -12,6 +12,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use support::exit::{Exit, Failure};
 use support::limits;
+use support::program::this_program;
 use support::signals;
 
 /// Bytes kept of the end of a worker's standard error: drivers can print without end.
@@ -187,10 +188,6 @@ fn command(start: &WorkerStart<'_>) -> Result<Command, Failure> {
     let WorkerStart {
         members, options, ..
     } = start;
-    let program = std::env::current_exe().map_err(|error| {
-        let message = format!("cannot find this program: {error}");
-        Failure::new(Exit::SomeFailed, message)
-    })?;
     let How {
         device,
         checkpoint_every,
@@ -198,7 +195,7 @@ fn command(start: &WorkerStart<'_>) -> Result<Command, Failure> {
         initial_weights,
         runs_per_worker,
     } = &options.how;
-    let mut command = Command::new(program);
+    let mut command = Command::new(this_program()?);
     command.arg("worker");
     command.args(members.iter().map(|member| &member.directory));
     command.arg("--events");

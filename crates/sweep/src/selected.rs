@@ -7,10 +7,10 @@ use experiment::plan::planned::Method;
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
 use experiment::spec;
-use records::RunRecord;
 use records::metric;
 use records::record::Selected;
-use records::store::SELECTION_FILE;
+use records::store::{SELECTION_FILE, gather_found};
+use records::{Found, RunRecord};
 use std::collections::BTreeSet;
 use std::path::Path;
 use support::console::tell;
@@ -79,20 +79,18 @@ pub fn refuse_changed(records: &[RunRecord], place: &Path) -> Result<(), Failure
 /// Keeps the records that the choice is a function of. The same records give the same bytes.
 fn write(records: &[RunRecord], plan: &Plan, options: &Options) -> Result<(), Failure> {
     kept_configs::write(rundir::system(), &options.runs.join(&plan.name), plan)?;
-    let mut records = records.to_vec();
-    for record in &mut records {
-        record.change(|record| {
-            let rows = record.evals.iter_mut();
-            rows.for_each(|row| row.thin_positions(BINS));
-        });
-    }
     let path = options.runs.join(&plan.name).join(SELECTION_FILE);
     // Nobody asked for this file by name: it is not a pipe that somebody reads.
     if path.exists() && !path.is_file() {
         let problem = format!("cannot write {}: only files are replaced", path.display());
         return Err(Failure::new(Exit::Resources, problem));
     }
-    records::write_jsonl(&path, &records).map_err(Failure::resources)
+    let found = Found {
+        records: records.to_vec(),
+        ..Found::default()
+    };
+    gather_found(found, &path, Some(BINS)).map_err(Failure::resources)?;
+    Ok(())
 }
 
 /// Says which methods are not trained, as none of their combinations has a score.

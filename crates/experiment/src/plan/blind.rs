@@ -16,7 +16,7 @@ const WORTH_A_NOTE: f64 = 0.05;
 /// What heads do not see at a length, if content is alike everywhere.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Blind {
-    /// The head that sees least far, from 1.
+    /// The head that sees least far, from 0.
     pub head: usize,
     /// Heads of a layer.
     pub heads: usize,
@@ -39,9 +39,10 @@ impl fmt::Display for Blind {
         } = self;
         write!(
             f,
-            "head {head} of {heads} gives exactly 0 to pairs more than {beyond} tokens apart \
+            "head {head} (of 0 to {}) gives exactly 0 to pairs more than {beyond} tokens apart \
              where content is alike; at {seq_len} tokens at least {:.0} % of all \
              pairs have weight 0",
+            heads - 1,
             100.0 * share
         )
     }
@@ -108,7 +109,7 @@ pub fn blind(pe: &EncodingConfig, shape: &ModelShape, seq_len: usize) -> Option<
             hidden += pairs * (shape.n_heads / rows_of_heads);
             let sees = |at: &usize| first[*at] == seq_len && row[*at].is_finite();
             if let Some(beyond) = (0..seq_len).rev().find(sees).filter(|_| pairs > 0) {
-                nearest = nearest.into_iter().chain([(beyond, head + 1)]).min();
+                nearest = nearest.into_iter().chain([(beyond, head)]).min();
             }
         }
     }

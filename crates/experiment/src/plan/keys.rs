@@ -25,6 +25,22 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     .concat()
 });
 
+/// Adds the keys that a spec leaves out at their default to the table of a section.
+pub fn add_defaults(section: &str, table: &mut serde_json::Map<String, serde_json::Value>) {
+    for key in KEYS.iter() {
+        let own = key
+            .path
+            .strip_prefix(section)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .filter(|own| !own.contains('.') && !table.contains_key(*own));
+        if let Some(own) = own
+            && let Some(default) = key.default_value()
+        {
+            table.insert(own.to_owned(), serde_json::json!(default));
+        }
+    }
+}
+
 /// Keys that are read before the tables are: what they hold becomes cells.
 const EXPANDED: &[Key] = &[
     Key {

@@ -248,7 +248,7 @@ impl Repairs<'_> {
             Some((key, depth)) => {
                 let path = KeyPath::new(path.parts()[..depth].to_vec());
                 let needed = key.default.is_none();
-                (path, needed.then(|| value_of(key.example)).flatten())
+                (path, needed.then(|| key.example_value()).flatten())
             }
             None => {
                 let example = section_example(&path)?;
@@ -294,15 +294,10 @@ fn section_example(path: &KeyPath) -> Option<Value> {
             .filter(|own| !own.contains('.'))
             && key.default.is_none()
         {
-            table.insert(own.to_owned(), value_of(key.example)?);
+            table.insert(own.to_owned(), key.example_value()?);
         }
     }
     (!table.is_empty()).then_some(Value::Table(table))
-}
-
-fn value_of(example: &str) -> Option<Value> {
-    let table: Table = format!("x = {example}").parse().ok()?;
-    table.get("x").cloned()
 }
 
 /// Removes a value, or the element of a list; false if there is none.

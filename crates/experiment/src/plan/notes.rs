@@ -10,6 +10,7 @@ use crate::spec::{RunSpec, TRAINED, VariantSpec};
 use config::diagnostic::known_keys;
 use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use support::units::first_of;
 use tasks::Task;
 use tiny_transformer::AttentionKind;
 
@@ -278,15 +279,7 @@ fn reason<'a>(
 
 /// The shortest of some lengths, in order.
 fn shown(mut lengths: Vec<usize>) -> String {
-    const SHOWN: usize = 8;
     lengths.sort_unstable();
-    let mut shown: Vec<String> = lengths
-        .iter()
-        .take(SHOWN)
-        .map(ToString::to_string)
-        .collect();
-    if lengths.len() > SHOWN {
-        shown.push(format!("{} more", lengths.len() - SHOWN));
-    }
-    shown.join(", ")
+    let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+    first_of(&lengths, 8)
 }

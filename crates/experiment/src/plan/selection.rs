@@ -95,12 +95,7 @@ fn score(record: &RunRecord, by: &str) -> Option<f64> {
 
 /// Whether a candidate comes before another that was tried earlier.
 fn is_better(by: &str, candidate: Rank, other: Rank) -> bool {
-    let order = candidate.score.total_cmp(&other.score);
-    let order = if metric::lower_is_better(by) {
-        order
-    } else {
-        order.reverse()
-    };
+    let order = metric::better_first(by, candidate.score, other.score);
     order.then(candidate.loss.total_cmp(&other.loss)) == Ordering::Less
 }
 

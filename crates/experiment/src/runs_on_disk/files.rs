@@ -243,15 +243,6 @@ pub struct Runs {
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// [`runs_below`] without those that cannot be read.
-///
-/// # Errors
-///
-/// As [`runs_below`].
-pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    Ok(runs_below(directory)?.runs)
-}
-
 /// The runs below a directory, no deeper than an experiment's; links are not followed.
 ///
 /// # Errors

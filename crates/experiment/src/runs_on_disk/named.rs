@@ -26,19 +26,8 @@ pub struct Run {
 impl Run {
     /// The runs as people name them, `RoPE, seed 0`; with their ids where several have one name.
     pub fn names(all: &[Run]) -> Vec<String> {
-        let names: Vec<String> = all.iter().map(Run::name).collect();
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        for name in &names {
-            *counts.entry(name).or_default() += 1;
-        }
-        let one = |(run, name): (&Run, &String)| match counts[name.as_str()] {
-            1 => name.clone(),
-            _ => format!(
-                "{name} ({})",
-                run.directory.file_name().unwrap_or_default().display()
-            ),
-        };
-        all.iter().zip(&names).map(one).collect()
+        let names = all.iter().map(|run| (run.directory.as_path(), run.name()));
+        distinct(names.collect())
     }
 
     /// The run as people name it: `RoPE, seed 0`.
@@ -46,6 +35,22 @@ impl Run {
         let directory = || excerpt(&self.directory.display().to_string());
         self.job.as_ref().map_or_else(|_| directory(), Job::name)
     }
+}
+
+/// Names of the runs of some directories; with the run id where several have one name.
+pub fn distinct(names: Vec<(&Path, String)>) -> Vec<String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for (_, name) in &names {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
+    let one = |(directory, name): (&Path, String)| match counts[&name] {
+        1 => name,
+        _ => {
+            let id = directory.file_name().unwrap_or_default();
+            format!("{name} ({})", id.display())
+        }
+    };
+    names.into_iter().map(one).collect()
 }
 
 /// The directories of the runs that a path names.

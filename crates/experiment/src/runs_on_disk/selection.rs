@@ -1,8 +1,9 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
+use crate::plan::keys::add_defaults;
 use crate::runs_on_disk::files::read_job;
-pub use crate::runs_on_disk::named::Run;
+pub use crate::runs_on_disk::named::{Run, distinct};
 use crate::runs_on_disk::named::{list, named};
 use crate::spec::{Job, RunSpec};
 use config::diagnostic::closest_first;
@@ -190,25 +191,15 @@ fn view(job: &Job) -> Value {
     } = &job.spec;
     let mut view = json!({
         "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train,
+        "eval": eval,
         "label": job.labels.iter().map(|label| &label.text).collect::<Vec<_>>(),
-        "eval": {
-            "test_lens": eval.test_lens,
-            "seed": eval.seed,
-            "batch_tokens": eval.batch_tokens,
-            "decode": eval.decode,
-            "last_tokens": eval.last_tokens,
-            "attention_distance": eval.attention_distance,
-            "rows": eval.rows,
-            "every": eval.every,
-            "during": eval.during,
-            "variants": eval.variants.iter().map(|variant| &variant.name).collect::<Vec<_>>(),
-        },
     });
-    for (key, value) in [
-        ("positions", json!(model.positions)),
-        ("coordinates", json!(model.coordinates)),
-    ] {
-        view["model"][key] = value;
+    let variants = eval.variants.iter().map(|variant| &variant.name);
+    view["eval"]["variants"] = json!(variants.collect::<Vec<_>>());
+    for section in ["model", "train", "eval"] {
+        if let Some(table) = view[section].as_object_mut() {
+            add_defaults(section, table);
+        }
     }
     view
 }

@@ -42,9 +42,8 @@ pub struct LastAnswer {
 pub fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;
-    let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
     asked.failed = states.runs.iter().any(|run| run.state.is_failure());
-    asked.over = states.runs.iter().all(|run| ended.contains(&run.state));
+    asked.over = states.runs.iter().all(|run| run.state.has_ended());
     if json {
         return console::json(&states);
     }

@@ -21,8 +21,8 @@ pub struct Args {
     /// Others of these, each compared with the first
     #[arg(required = true, value_name = "OTHER")]
     others: Vec<PathBuf>,
-    /// Relative differences up to this are none, absolute for numbers below 1, such as 2e-3 between
-    /// two kinds of device
+    /// Ignore differences up to this, relative or, for numbers below 1, absolute; such as 2e-3
+    /// between two kinds of device
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
     /// The score to compare [default: the one that the report leads with]

@@ -7,7 +7,7 @@ use config::axes::{Cell, Choices, expand};
 use config::key_path::KeyPath;
 use config::source::Source;
 use experiment::plan;
-use experiment::plan::keys::KEYS;
+use experiment::plan::keys::add_defaults;
 use experiment::plan::planner::{Plan, PlannedRun};
 use experiment::plan::stages::last_encoding_key;
 use records::toml_text::{inline, key as toml_key};
@@ -215,25 +215,6 @@ fn source(cell: &Cell, path: &KeyPath) -> KeyPath {
                 .fold(written, |path, part| path.child(part.clone()))
         }
         None => path.clone(),
-    }
-}
-
-/// Adds the keys that a spec leaves out at their default.
-fn add_defaults(section: &str, table: &mut Map<String, Value>) {
-    for key in KEYS.iter() {
-        let own = key
-            .path
-            .strip_prefix(section)
-            .and_then(|rest| rest.strip_prefix('.'));
-        let Some(own) = own.filter(|own| !own.contains('.') && !table.contains_key(*own)) else {
-            continue;
-        };
-        let default = key.default.map(|default| format!("x = {default}"));
-        let default = default.and_then(|text| text.parse::<toml::Table>().ok());
-        let default = default.as_ref().and_then(|table| table.get("x"));
-        if let Some(value) = default.and_then(|value| serde_json::to_value(value).ok()) {
-            table.insert(own.to_owned(), value);
-        }
     }
 }
 

@@ -7,7 +7,9 @@ mod variants;
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::outcome::Outcome;
-use crate::commands::eval::prepare::{Prepared, check_lengths, existing, prepare};
+use crate::commands::eval::prepare::{
+    Prepared, check_evaluations, check_lengths, existing, prepare,
+};
 use burn::tensor::Device;
 use experiment::device;
 use experiment::plan::cost;
@@ -84,6 +86,9 @@ fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcom
         check_lengths(lengths)?;
     }
     let selected = selection::select(&request.paths, &request.filters, &mut progress)?;
+    if let Some(lengths) = &request.lengths {
+        check_evaluations(&selected, lengths)?;
+    }
     let prepared = prepare_all(&selected, request, &mut progress)?;
     let names = Run::names(&selected);
     let total = selected.len();
@@ -286,7 +291,9 @@ fn evaluate_one(
             );
             say(&format!(
                 "[{done}/{total}] length {}, {}: {loss} ({:.1} s)",
-                row.test_len, row.variant, cost.secs
+                row.length(),
+                row.variant,
+                cost.secs
             ));
         },
     )

@@ -112,9 +112,11 @@ fn gather_sweep(
         records: swept,
         ..found
     };
-    gather_found(swept, path, bins).map_err(failure)?;
-    let place = path.display();
-    console::print(&format!("wrote {place}: {runs}; no result is recorded yet"));
+    let swept = gather_found(swept, path, bins).map_err(failure)?;
+    let (place, read) = (path.display(), read_and_left_out(&swept));
+    console::print(&format!(
+        "wrote {place}: {runs}; no result is recorded yet\n{read}"
+    ));
     Ok(Exit::Done)
 }
 

@@ -261,8 +261,8 @@ impl Chosen<'_> {
         let value = self.value(key.path);
         let comment = if value.is_some() { "" } else { "# " };
         let default = key.default.unwrap_or(key.example);
-        let is_value = format!("x = {default}").parse::<toml::Table>().is_ok();
-        let shown = if is_value { default } else { key.example };
+        let is_words = key.default.is_some() && key.default_value().is_none();
+        let shown = if is_words { key.example } else { default };
         let written = format!("{comment}{own} = {}", value.as_deref().unwrap_or(shown));
         Some(format!(
             "{written:<COMMENT$} # {}\n",

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::console;
 use support::exit::{Exit, Failure};
+use support::program::this_program;
 use support::units::count;
 use sweep::cluster::allocation::{Env, environment, node};
-use sweep::cluster::directory::this_program;
 
 /// Rounds in which all processes link one name at once.
 const ROUNDS: usize = 100;
@@ -44,7 +44,8 @@ const EXAMPLES: &str = r#"Examples:
   longreach probe /shared/theta --of 2    # on each of two machines, within a minute
   longreach probe /shared/theta           # two processes of this machine
 
-Sweeps on a cluster need hard links that exclude; file locks that do are a second guard."#;
+Sweeps on a cluster need a directory in which only one node can create a given hard link. Working
+file locks are a second safeguard."#;
 
 /// Takes part in a test; the first of the processes prints what was found.
 ///

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::Failure;
-use support::units::count;
+use support::units::{count, first_of};
 use sweep::cluster::directory::experiment_of;
 
 /// Experiments, and files that were left out, that are listed.
@@ -114,25 +114,19 @@ pub fn print_sources(records: &[RunRecord]) {
     if experiments.is_empty() {
         return;
     }
-    let listed = experiments
-        .iter()
-        .take(MAX_LISTED)
-        .map(|(name, [runs, evaluations])| {
-            let evaluations = if *evaluations > 0 {
-                format!(", {}", count(*evaluations, "evaluation"))
-            } else {
-                String::new()
-            };
-            format!("{} ({}{evaluations})", excerpt(name), count(*runs, "run"))
-        });
-    let mut listed: Vec<String> = listed.collect();
-    if experiments.len() > MAX_LISTED {
-        listed.push(format!("{} more", experiments.len() - MAX_LISTED));
-    }
+    let listed = experiments.iter().map(|(name, [runs, evaluations])| {
+        let evaluations = if *evaluations > 0 {
+            format!(", {}", count(*evaluations, "evaluation"))
+        } else {
+            String::new()
+        };
+        format!("{} ({}{evaluations})", excerpt(name), count(*runs, "run"))
+    });
+    let listed: Vec<String> = listed.collect();
     console::tell(&format!(
         "reading {}: {}",
         count(experiments.len(), "experiment"),
-        listed.join(", ")
+        first_of(&listed, MAX_LISTED)
     ));
 }
 

@@ -41,7 +41,7 @@ pub struct Args {
     )]
     format: Vec<Format>,
     /// Directory to write to [default: DIR/report, or DIR/report-all if the runs of an experiment
-    /// belong to several configs]
+    /// belong to several configs or several directories are given, DIR being the first]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Heading of the report [default: the name of the config or of the experiments]
@@ -350,7 +350,8 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     if config.is_none() && spec.order.is_empty() {
         spec.order = spec_of::orders(&placed);
     }
-    let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
+    let several = mixed || request.directories.len() > 1;
+    let name = if several { REPORT_ALL_DIR } else { REPORT_DIR };
     let out = request
         .out
         .clone()

@@ -24,7 +24,10 @@ use sweep::{self, Outcome, selected};
 
 /// Train and evaluate every run of a config that is not recorded yet, then write the report
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "longreach run <CONFIG> [KEY=VALUE]... [OPTIONS]"
+)]
 pub struct Args {
     /// The experiment, a TOML file, or the name of one that comes with longreach (`list configs`)
     #[arg(add = ArgValueCompleter::new(completions::configs))]

@@ -15,8 +15,8 @@ pub fn schema() -> Value {
             if parts.peek().is_none() {
                 let mut schema = type_as_schema(key.kind);
                 schema["description"] = json!(key.meaning.replace('`', ""));
-                if let Some(default) = key.default.and_then(as_json) {
-                    schema["default"] = default;
+                if let Some(default) = key.default_value() {
+                    schema["default"] = json!(default);
                 }
                 at["properties"][part] = schema;
                 if key.default.is_none()
@@ -54,12 +54,6 @@ pub fn schema() -> Value {
 
 fn table() -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": {}, "required": [] })
-}
-
-/// A default as JSON, where it is a value and not words.
-fn as_json(default: &str) -> Option<Value> {
-    let table: toml::Table = format!("x = {default}").parse().ok()?;
-    serde_json::to_value(table.get("x")?).ok()
 }
 
 fn type_as_schema(kind: Kind) -> Value {

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, hide = true, default_value_t = MemoryLimit::NONE)]
     memory_limit: MemoryLimit,
     /// Save the weights before the first step too
-    #[arg(long)]
+    #[arg(long, hide = true)]
     initial_weights: bool,
     /// The most runs that a sweep gives to a worker, for the records
     #[arg(long, hide = true, default_value_t = 1, value_name = "N")]

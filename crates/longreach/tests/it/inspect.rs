@@ -845,7 +845,7 @@ fn text_of_alibi() {
        4         0.5    -1         1.386 tokens
        5       0.125    -3         5.545 tokens
 
-    head 5 of 6 gives exactly 0 to pairs more than 205 tokens apart where content is alike; at 512 tokens at least 7 % of all pairs have weight 0
+    head 4 (of 0 to 5) gives exactly 0 to pairs more than 205 tokens apart where content is alike; at 512 tokens at least 7 % of all pairs have weight 0
 
     logits_bias of head 0, query by key (keys after the query as the encoding has them; a causal mask hides them)
     query  key 0   key 1  key 100

@@ -8,12 +8,15 @@ use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
 use experiment::run::protocol::{CheckpointEvery, How};
 use experiment::runs_on_disk::recorded::Recorded;
+use experiment::runs_on_disk::state::RunState;
 use rundir::scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use sweep::live::board::Board;
+use sweep::live::screen::state_counts;
 use sweep::options::{Options, Share};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
@@ -347,6 +350,48 @@ fn a_request_at_the_first_instants_of_a_worker_stops_its_run() {
             .flatten();
         assert!(!runs.any(run), "a run has failed: {said}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sweep_goes_on_when_its_program_is_replaced() {
+    let scratch = Scratch::with(TINY);
+    let program = scratch.config.with_file_name("program");
+    std::fs::copy(longreach().get_program(), &program).unwrap();
+    let mut sweep = Command::new(&program);
+    sweep.arg("run").arg(&scratch.config).arg("--runs");
+    sweep.arg(scratch.runs()).args(["--jobs", "1"]);
+    let sweep = sweep
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the first worker", || !workers(&sweep).is_empty());
+    // As a build does it: another file, under the name of this one.
+    let other = program.with_file_name("other");
+    std::fs::write(&other, "not a program").unwrap();
+    std::fs::rename(&other, &program).unwrap();
+    rest(sweep, 0);
+    assert_eq!(scratch.records().len(), 4);
+}
+
+#[test]
+fn a_live_view_tells_runs_apart_and_shows_those_that_cannot_be_read() {
+    let scratch = Scratch::with(TINY);
+    for steps in ["train.steps=2", "train.steps=3"] {
+        exits(&scratch.longreach("run", &[ONE[0], ONE[1], steps]), 0);
+    }
+    let damaged = run_of(&scratch);
+    std::fs::write(damaged.join("record.json"), "{").unwrap();
+    let mut board = Board::new(&scratch.runs());
+    board.look(Instant::now()).unwrap();
+    let views = board.views();
+    let id = damaged.file_name().unwrap().to_str().unwrap();
+    assert_eq!(views[0].name, format!("RoPE, seed 0 ({id})"));
+    assert_ne!(views[0].name, views[1].name);
+    let states = [views[0].state, views[1].state];
+    assert_eq!(states, [RunState::Unreadable, RunState::Done]);
+    assert_eq!(state_counts(&views), "1 done, 1 unreadable");
 }
 
 #[test]

@@ -144,6 +144,19 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
             "seed=1",
         ],
         &["--where", "model.pe={kind=\"rope\"}", "--where", "seed=1"],
+        // At their default, which a spec leaves out.
+        &[
+            "--where",
+            "model.mask=causal",
+            "--where",
+            "eval.decode=teacher_forced",
+            "--where",
+            "model.positions={kind=\"contiguous\"}",
+            "--where",
+            "pe=rope",
+            "--where",
+            "seed=1",
+        ],
     ] {
         let one = eval(&[filters, &["--json"]].concat());
         exits(&one, 0);

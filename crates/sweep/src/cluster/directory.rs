@@ -7,7 +7,8 @@ use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
+use support::program::this_program;
 
 /// What was submitted; the last file that `submit` writes.
 pub const SUBMIT_FILE: &str = "submit.json";
@@ -260,20 +261,6 @@ pub fn experiment_of(directory: &Path) -> PathBuf {
         Ok(submission) => submission.experiment(directory),
         Err(_) => directory.to_owned(),
     }
-}
-
-/// The file of this process's program. It can be read even if it was replaced since.
-pub fn this_program() -> Result<PathBuf, Failure> {
-    let linux = PathBuf::from("/proc/self/exe");
-    if linux.exists() {
-        return Ok(linux);
-    }
-    std::env::current_exe().map_err(|error| {
-        Failure::new(
-            Exit::SomeFailed,
-            format!("cannot find this program: {error}"),
-        )
-    })
 }
 
 /// BLAKE3 hash of this process's program.

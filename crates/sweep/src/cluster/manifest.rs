@@ -78,8 +78,6 @@ pub struct Brief {
     pub run_id: String,
     /// Expected seconds.
     pub expected_secs: f64,
-    /// Expected MiB.
-    pub expected_mib: u64,
     /// The part of its job.
     pub job: BriefJob,
 }

@@ -3,7 +3,7 @@
 
 use crate::cluster::directory::{
     EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
-    Scheduler, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
+    Scheduler, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster,
 };
 use crate::cluster::manifest::{self, Line, ManifestEntry, Task};
 use crate::cluster::pack::{PerTask, pack};
@@ -19,6 +19,7 @@ use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::exit::{Exit, Failure};
+use support::program::this_program;
 use support::units::count;
 
 /// Shortest time that a task is given where none was asked for.
@@ -221,9 +222,7 @@ fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
 }
 
 fn none_to_do(plan: &Plan) -> Failure {
-    let first = |runs: &[PlannedRun]| runs.first().map(|run| run.job.run_id.clone());
-    let selection = plan.selection.as_ref().and_then(|part| first(&part.runs));
-    let help = match selection.is_some() && selection == first(&plan.runs) {
+    let help = match is_sweep(plan) {
         true => "the same command with --chosen-by FILE and another --out submits the result",
         false => "`longreach run` with the same --recorded writes the report",
     };

@@ -1,8 +1,9 @@
 //! What a live view shows: every run below a directory, looked at again and again.
 
 use crate::live::losses::Losses;
-use experiment::runs_on_disk::files::{jobs, read_job, trained_in_pytorch};
+use experiment::runs_on_disk::files::{read_job, runs_below, trained_in_pytorch};
 use experiment::runs_on_disk::kept_configs;
+use experiment::runs_on_disk::selection::distinct;
 use experiment::runs_on_disk::state::{RunState, of_record, state};
 use experiment::spec::Job;
 use records::RunRecord;
@@ -35,7 +36,8 @@ struct BoardRun {
 /// A run as a screen shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
-    /// `RoPE, seed 0`, after the experiment's name where there are several.
+    /// `RoPE, seed 0`; with the experiment where there are several, with the run id where several
+    /// runs have one name.
     pub name: String,
     /// Its state.
     pub state: RunState,
@@ -89,10 +91,10 @@ impl Board {
     ///
     /// [`Exit::Input`](support::exit::Exit::Input) if the directory cannot be read.
     pub fn look(&mut self, now: Instant) -> Result<(), Failure> {
-        let found = jobs(&self.directory)?;
-        self.runs.retain(|run, _| found.contains(run));
-        let is_known = found.iter().all(|run| self.runs.contains_key(run));
-        for run in found {
+        let found = runs_below(&self.directory)?;
+        self.runs.retain(|run, _| found.runs.contains(run));
+        let is_known = found.runs.iter().all(|run| self.runs.contains_key(run));
+        for run in found.runs {
             let watched = self
                 .runs
                 .entry(run.clone())
@@ -101,6 +103,10 @@ impl Board {
             if !matches!(watched.view.state, RunState::Done | RunState::Diverged) {
                 watched.look(&run, now);
             }
+        }
+        for (run, why) in found.unreadable {
+            let unreadable = BoardRun::unreadable(&run, why);
+            self.runs.insert(run, unreadable);
         }
         if !is_known {
             self.styles = self.looks();
@@ -112,24 +118,32 @@ impl Board {
 
     /// The runs: running ones first, then those that need a look, then the others.
     pub fn views(&self) -> Vec<RunView> {
-        use RunState::{Diverged, Done, Failed, Planned, Running, Stale, Stopped};
+        use RunState::{Diverged, Done, Failed, Planned, Running, Stale, Stopped, Unreadable};
         let experiments: Vec<&str> = self
             .runs
             .values()
             .filter_map(BoardRun::experiment)
             .collect();
         let several = experiments.iter().any(|name| *name != experiments[0]);
-        let view = |(place, run): (&PathBuf, &BoardRun)| {
+        let name = |run: &BoardRun| {
             let own = &run.view.name;
             let experiment = run.experiment().filter(|_| several);
-            RunView {
-                name: experiment.map_or(own.clone(), |experiment| format!("{experiment}: {own}")),
-                style: self.styles.get(place).copied(),
-                ..run.view.clone()
-            }
+            experiment.map_or(own.clone(), |experiment| format!("{experiment}: {own}"))
         };
-        let mut views: Vec<RunView> = self.runs.iter().map(view).collect();
-        let order = [Running, Failed, Diverged, Stale, Stopped, Done, Planned];
+        let names = self
+            .runs
+            .iter()
+            .map(|(place, run)| (place.as_path(), name(run)));
+        let view = |((place, run), name): ((&PathBuf, &BoardRun), String)| RunView {
+            name,
+            style: self.styles.get(place).copied(),
+            ..run.view.clone()
+        };
+        let names = distinct(names.collect());
+        let mut views: Vec<RunView> = self.runs.iter().zip(names).map(view).collect();
+        let order = [
+            Running, Failed, Unreadable, Diverged, Stale, Stopped, Done, Planned,
+        ];
         let rank = |view: &RunView| order.iter().position(|state| *state == view.state);
         views.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
         views
@@ -214,6 +228,14 @@ impl BoardRun {
             view,
             since: None,
         }
+    }
+
+    /// A run whose directory cannot be read, and why.
+    fn unreadable(run: &Path, why: String) -> Self {
+        let mut unreadable = Self::new(run);
+        unreadable.view.state = RunState::Unreadable;
+        unreadable.view.note = Some(why);
+        unreadable
     }
 
     fn experiment(&self) -> Option<&str> {

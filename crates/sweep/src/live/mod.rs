@@ -9,7 +9,7 @@ mod tail;
 pub mod tensorboard;
 
 use crate::live::board::{Board, RunView};
-use crate::live::screen::{Screen, counts};
+use crate::live::screen::{Screen, state_counts};
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
@@ -144,7 +144,7 @@ impl Drop for Alternate {
 /// A line for every change of a state, and every few seconds one for each running run.
 fn as_lines(board: &mut Board) -> Result<Exit, Failure> {
     let mut known: BTreeMap<String, (RunState, Instant)> = BTreeMap::new();
-    console::print(&counts(&board.views()));
+    console::print(&state_counts(&board.views()));
     loop {
         let now = Instant::now();
         board.look(now)?;
@@ -168,7 +168,7 @@ fn as_lines(board: &mut Board) -> Result<Exit, Failure> {
             } else {
                 ""
             };
-            console::print(&format!("{}{left}", counts(&views)));
+            console::print(&format!("{}{left}", state_counts(&views)));
             return Ok(exit);
         }
         std::thread::sleep(LOOK_EVERY);

@@ -3,8 +3,10 @@
 
 use crate::live::board::RunView;
 use crate::live::sparkline::sparkline;
-use experiment::runs_on_disk::state::RunState;
+use console::{Alignment, pad_str, truncate_str};
+use experiment::runs_on_disk::state::{RunState, counts, counts_text};
 use records::palette::marker;
+use std::borrow::Cow;
 use support::console::plain;
 use support::units::{count, duration};
 
@@ -46,10 +48,12 @@ impl Screen<'_> {
             shown += 1;
         }
         if shown < self.runs.len() {
-            lines.push(format!("and {}", counts(&self.runs[shown..])));
+            lines.push(format!("and {}", state_counts(&self.runs[shown..])));
         }
         lines.truncate(height);
-        let lines = lines.iter().map(|line| cut(&plain(line), width));
+        let lines = lines
+            .iter()
+            .map(|line| cut(&plain(line), width).into_owned());
         let mut lines: Vec<String> = lines.collect();
         // Last, as colours take no columns.
         for (at, style) in marked.into_iter().filter(|_| self.colors) {
@@ -64,7 +68,7 @@ impl Screen<'_> {
 
     fn heading(&self) -> String {
         let runs = count(self.runs.len(), "run");
-        format!("{}: {runs}: {}", self.title, counts(self.runs))
+        format!("{}: {runs}: {}", self.title, state_counts(self.runs))
     }
 
     fn total(&self, width: usize) -> String {
@@ -77,28 +81,22 @@ impl Screen<'_> {
     }
 }
 
-/// `3 done, 2 running`
-pub fn counts(runs: &[RunView]) -> String {
-    use RunState::{Diverged, Done, Failed, Planned, Running, Stale, Stopped};
-    let states = [Done, Running, Failed, Diverged, Stale, Stopped, Planned];
-    let counted = states.iter().filter_map(|state| {
-        let n = runs.iter().filter(|run| run.state == *state).count();
-        (n > 0).then(|| format!("{n} {state}"))
-    });
-    counted.collect::<Vec<String>>().join(", ")
+/// `2 running, 3 done`
+pub fn state_counts(runs: &[RunView]) -> String {
+    counts_text(&counts(runs.iter().map(|run| run.state)))
 }
 
 /// One run. What is less important is left out on a narrow terminal.
 fn line(run: &RunView, width: usize, colors: bool) -> String {
     let name_width = (width / 3).clamp(8, 40);
-    let name = cut(&plain(&run.name), name_width);
-    let pad = " ".repeat(name_width.saturating_sub(columns(&name)));
+    let name = plain(&run.name);
+    let name = pad_str(&name, name_width, Alignment::Left, Some("…"));
     let marker = if colors {
         format!("{PLACE} ")
     } else {
         String::new()
     };
-    let mut parts = vec![format!(" {marker}{name}{pad}")];
+    let mut parts = vec![format!(" {marker}{name}")];
     let running = run.state == RunState::Running;
     if matches!(
         run.state,
@@ -134,39 +132,15 @@ fn bar(fraction: f64, width: usize) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(width - full))
 }
 
-/// Columns that a text takes: characters of East Asian scripts and pictures take two.
-fn columns(text: &str) -> usize {
-    text.chars().map(width_of).sum()
-}
-
-fn width_of(c: char) -> usize {
-    let is_wide = matches!(u32::from(c), 0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60 | 0x1f300..=0x1faff | 0x20000..=0x3fffd);
-    if is_wide { 2 } else { 1 }
-}
-
 /// A text of at most `width` columns; what is cut ends in an ellipsis.
-fn cut(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
-    }
-    let (mut out, mut used) = (String::new(), 0);
-    for c in text.chars() {
-        used += width_of(c);
-        if used + 1 > width {
-            break;
-        }
-        out.push(c);
-    }
-    if width > 0 {
-        out.push('…');
-    }
-    out
+fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    truncate_str(text, width, if width > 0 { "…" } else { "" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::measure_text_width;
 
     fn run(name: &str, state: RunState, step: u64) -> RunView {
         let is_known = !matches!(state, RunState::Planned | RunState::Failed);
@@ -199,6 +173,11 @@ mod tests {
             ),
             run("alibi, seed 0", RunState::Failed, 0),
             run("日本語の名前, seed 0", RunState::Done, 2000),
+            run(
+                "☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕☕",
+                RunState::Unreadable,
+                0,
+            ),
         ];
         runs.extend((0..9).map(|seed| run(&format!("nope, seed {seed}"), RunState::Planned, 0)));
         runs
@@ -219,7 +198,7 @@ mod tests {
                 let lines = screen.lines(width, height);
                 assert!(lines.len() <= height && !lines.is_empty());
                 assert!(
-                    lines.iter().all(|line| columns(line) <= width),
+                    lines.iter().all(|line| measure_text_width(line) <= width),
                     "{width} x {height}"
                 );
             }
@@ -249,7 +228,9 @@ mod tests {
             assert_eq!(plain.len(), colored.len());
             let shown = colored.iter().map(|line| line.replace(&marker(1), "■"));
             assert!(
-                shown.into_iter().all(|line| columns(&line) <= width),
+                shown
+                    .into_iter()
+                    .all(|line| measure_text_width(&line) <= width),
                 "{width}"
             );
         }

@@ -10,8 +10,8 @@ use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
 use experiment::runs_on_disk::selection::Run;
 use experiment::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
-use records::record::{MOST_EVALS, RunStatus};
-use records::store::{EVALS_DIR, evaluation_path};
+use records::record::{EvalRow, MOST_EVALS, RunStatus};
+use records::store::{EVALS_DIR, evaluation_path, find_records_within};
 use records::{RunRecord, read_record};
 use schema::text::excerpt;
 use std::collections::BTreeSet;
@@ -205,6 +205,47 @@ fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
         asked.to()
     );
     Err(Failure::new(Exit::Config, message))
+}
+
+/// Refuses a length where an evaluation of these experiments was over a range that ends there, and
+/// the other way round: one table has them all.
+///
+/// # Errors
+///
+/// [`Exit::Config`] with the evaluation.
+pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Failure> {
+    let experiments: BTreeSet<&Path> = selected
+        .iter()
+        .filter_map(|run| run.directory.parent())
+        .collect();
+    for experiment in experiments {
+        // What cannot be read there is told by the report.
+        let Ok(found) = find_records_within(&[experiment.to_owned()], 1) else {
+            continue;
+        };
+        for evaluation in &found.records {
+            let Some(of) = &evaluation.evaluation_of else {
+                continue;
+            };
+            let differs = |row: &&EvalRow, asked: &TestLen| {
+                asked.to() == row.test_len && asked.to_string() != row.length()
+            };
+            let rows = || evaluation.evals.iter();
+            let clash = lengths
+                .iter()
+                .find_map(|asked| Some((asked, rows().find(|row| differs(row, asked))?)));
+            let Some((asked, row)) = clash else { continue };
+            let path = evaluation_path(&experiment.join(of), &evaluation.run_id);
+            let message = format!(
+                "--lengths {asked}: {} was over {}, and a table has one column for both\n  = help: \
+                 choose another upper end, or remove that evaluation",
+                path.display(),
+                row.length()
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
+    }
+    Ok(())
 }
 
 /// Checks `--lengths`.
