@@ -77,7 +77,7 @@ impl Default for InductionConfig {
 }
 
 impl TaskSpec for InductionConfig {
-    const SUMMARY: &'static str = "the symbol that followed the last one the first time";
+    const SUMMARY: &'static str = "the symbol after the first occurrence of the last symbol";
     fn examples() -> Vec<String> {
         let row = |choices: &[u64]| {
             show(
