@@ -122,8 +122,9 @@ fn ignores_hangup(status: &str) -> bool {
         .is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Records a request to stop and passes it on to the workers. Only the first request counts.
-fn ask(exit: Exit) {
+/// Records a request to stop and passes it on to the workers, as a signal does. Only the first
+/// request counts.
+pub fn ask(exit: Exit) {
     // Held until all are asked: `spawn` waits, and then starts no worker.
     let workers = workers();
     if ASKED
@@ -288,11 +289,6 @@ pub fn kill_worker(worker: u32) {
     if workers().contains(&worker) {
         kill(worker);
     }
-}
-
-/// Asks this process and its workers to stop, as a signal would.
-pub fn request(exit: Exit) {
-    ask(exit);
 }
 
 /// Waits for the end of a worker of [`spawn`].

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::exit::{Exit, Failure};
-use support::signals;
+use support::{limits, signals};
 
 /// Time between two heartbeats of a lease that is held for a moment.
 const MOMENT: Duration = Duration::from_secs(2);
@@ -108,9 +108,7 @@ impl LiveLease {
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .spawn(beating)
-            .map_err(|error| Failure::resources(format!("cannot start a thread: {error}")))?;
+        let thread = limits::spawn(beating)?;
         Ok(Self {
             lease: Some(lease),
             lost,

@@ -11,7 +11,7 @@ use support::console::{self, json as to_json, table};
 use support::exit::{Exit, Failure};
 
 /// The model that facts are shown for.
-const SHAPE: ModelShape = ModelShape {
+pub const SHAPE: ModelShape = ModelShape {
     d_model: 64,
     n_layers: 2,
     n_heads: 4,

@@ -1,5 +1,6 @@
 //! `longreach new`: a commented config to start from, with the schema by which editors complete it.
 
+use crate::commands::list::SHAPE;
 use crate::commands::schema::schema;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -9,7 +10,7 @@ use config::shipped::{SHIPPED, Shipped};
 use experiment::plan;
 use experiment::plan::hints::other_kind;
 use experiment::plan::keys::{KEYS, Key, Kind};
-use posenc::{EncodingConfig, ModelShape};
+use posenc::EncodingConfig;
 use records::toml_text::{inline, key as toml_key};
 use schema::text::excerpt;
 use std::ffi::OsStr;
@@ -313,13 +314,7 @@ impl Chosen<'_> {
                 trained_len: 16,
                 test_len: 16,
             });
-            let shape = ModelShape {
-                d_model: 64,
-                n_layers: 2,
-                n_heads: 4,
-                head_dim: 16,
-            };
-            config.facts(&shape).needs_axes()
+            config.facts(&SHAPE).needs_axes()
         })
     }
 

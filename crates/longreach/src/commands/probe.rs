@@ -1,7 +1,6 @@
 //! `longreach probe`: whether processes on several nodes exclude each other in a directory.
 
 use crate::commands::numbers::whole;
-use rundir::lock;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,7 +11,7 @@ use support::console;
 use support::exit::{Exit, Failure};
 use support::program::this_program;
 use support::units::count;
-use sweep::cluster::allocation::{Env, environment, node};
+use sweep::cluster::allocation::{Env, environment, node_or_host};
 
 /// Rounds in which all processes link one name at once.
 const ROUNDS: usize = 100;
@@ -122,12 +121,7 @@ impl Party {
             .create_dirs(&place)
             .map_err(Failure::resources)?;
         let env: Env<'_> = &environment;
-        let node = Some(node(env)).filter(|node| !node.is_empty());
-        let own = format!(
-            "{}.{}",
-            node.unwrap_or_else(lock::hostname),
-            rundir::process::word()
-        );
+        let own = format!("{}.{}", node_or_host(env), rundir::process::word());
         let mut here = Self {
             place,
             own,

@@ -212,7 +212,8 @@ impl Setting<'_> {
         format!("{} {}", self.length(len), self.task.unit)
     }
 
-    /// The training length with its unit: `64 bytes`, also where a range of test lengths ends there.
+    /// The training length with its unit, `64 bytes`, also where a range of test lengths ends at
+    /// it.
     pub fn trained_at(&self) -> String {
         format!("{} {}", self.task.train_len, self.task.unit)
     }

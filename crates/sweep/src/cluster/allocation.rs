@@ -131,6 +131,16 @@ pub fn node(env: Env<'_>) -> String {
     env("SLURMD_NODENAME").unwrap_or_default()
 }
 
+/// The node's name, or that of the host.
+pub fn node_or_host(env: Env<'_>) -> String {
+    let name = node(env);
+    if name.is_empty() {
+        rundir::lock::hostname()
+    } else {
+        name
+    }
+}
+
 /// ` on n1`; nothing for a node without a name.
 pub fn on(node: &str) -> String {
     match node {

@@ -1,7 +1,7 @@
 //! One task: a sweep over its part of the manifest, on what a scheduler gave to this process.
 
 use crate::Outcome;
-use crate::cluster::allocation::{self, Env};
+use crate::cluster::allocation::{self, Env, node_or_host};
 use crate::cluster::attempts::{self, Attempts};
 use crate::cluster::directory::{MANIFEST_FILE, RUNS_DIR, Scheduler, Submission};
 use crate::cluster::events::{self, Process, Taken, What, Writer};
@@ -124,7 +124,7 @@ fn has_room<'a>(
     let mib = runs.map(mib).collect();
     let need = Need::of(mib, how.runs_per_gpu, how.runs_per_worker);
     if need.runs > 0
-        && let Some(note) = gpu_memory::check(&gpus.names, &node(env), need)?
+        && let Some(note) = gpu_memory::check(&gpus.names, &node_or_host(env), need)?
     {
         tell(&note);
     }
@@ -140,7 +140,7 @@ fn mib(run: &PlannedRun) -> u64 {
 fn taken(options: &Options, env: Env<'_>) -> Taken {
     let gpus = options.share.gpus.as_ref();
     Taken {
-        node: node(env),
+        node: node_or_host(env),
         job: allocation::job(env),
         process: std::process::id(),
         gpus: gpus.map(|gpus| gpus.names.clone()).unwrap_or_default(),
@@ -165,16 +165,6 @@ fn directory_of(manifest: &Path) -> Result<PathBuf, Failure> {
         ));
     }
     Ok(rundir::directory_of(manifest).to_owned())
-}
-
-/// The node's name, or that of the host.
-fn node(env: Env<'_>) -> String {
-    let name = allocation::node(env);
-    if name.is_empty() {
-        rundir::lock::hostname()
-    } else {
-        name
-    }
 }
 
 fn options(
@@ -268,7 +258,7 @@ impl Clock {
         let wait = at.saturating_duration_since(Instant::now());
         let stop = move || {
             std::thread::sleep(wait);
-            signals::request(Exit::TryAgain);
+            signals::ask(Exit::TryAgain);
         };
         let _ = std::thread::Builder::new().spawn(stop);
     }

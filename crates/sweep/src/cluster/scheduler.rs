@@ -15,12 +15,12 @@ const NO_LIMIT: usize = 10_000_000;
 pub type File = (String, String);
 
 impl Scheduler {
-    /// The programs that `--go` calls.
-    fn programs(self) -> &'static [&'static str] {
+    /// The program that `--go` calls.
+    fn program(self) -> &'static str {
         match self {
-            Self::Slurm => &["sbatch"],
-            Self::Hq => &["hq"],
-            Self::Parallel => &["parallel"],
+            Self::Slurm => "sbatch",
+            Self::Hq => "hq",
+            Self::Parallel => "parallel",
         }
     }
 
@@ -93,32 +93,26 @@ impl Scheduler {
     }
 }
 
-/// Checks that the programs of a scheduler are on the search path.
+/// Checks that the program of a scheduler is on the search path.
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if one is missing.
+/// [`Exit::Config`] if it is not.
 pub fn installed(scheduler: Scheduler) -> Result<(), Failure> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &&str| {
-        let mut directories = std::env::split_paths(&paths);
-        directories.any(|directory: PathBuf| directory.join(program).is_file())
-    };
-    match scheduler
-        .programs()
-        .iter()
-        .find(|program| !is_there(program))
-    {
-        None => Ok(()),
-        Some(program) => Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was \
-                 written or submitted\n  = help: leave out --go, and give the printed commands \
-                 where `{program}` is installed"
-            ),
-        )),
+    let program = scheduler.program();
+    let mut directories = std::env::split_paths(&paths);
+    if directories.any(|directory: PathBuf| directory.join(program).is_file()) {
+        return Ok(());
     }
+    Err(Failure::new(
+        Exit::Config,
+        format!(
+            "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was written \
+             or submitted\n  = help: leave out --go, and give the printed commands where \
+             `{program}` is installed"
+        ),
+    ))
 }
 
 fn sbatch(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {

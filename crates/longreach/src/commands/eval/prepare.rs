@@ -223,17 +223,15 @@ pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Fa
         let Ok(found) = find_records_within(&[experiment.to_owned()], 1) else {
             continue;
         };
-        for evaluation in &found.records {
-            let Some(of) = &evaluation.evaluation_of else {
-                continue;
-            };
+        let records = found.records.iter();
+        for (evaluation, of) in records.filter_map(|one| Some((one, one.evaluation_of.as_ref()?))) {
             let differs = |row: &&EvalRow, asked: &TestLen| {
                 asked.to() == row.test_len && asked.to_string() != row.length()
             };
-            let rows = || evaluation.evals.iter();
-            let clash = lengths
-                .iter()
-                .find_map(|asked| Some((asked, rows().find(|row| differs(row, asked))?)));
+            let clash = lengths.iter().find_map(|asked| {
+                let mut rows = evaluation.evals.iter();
+                Some((asked, rows.find(|row| differs(row, asked))?))
+            });
             let Some((asked, row)) = clash else { continue };
             let path = evaluation_path(&experiment.join(of), &evaluation.run_id);
             let message = format!(

@@ -1,7 +1,6 @@
 //! Event files of TensorBoard, one directory for each run.
 
 use experiment::runs_on_disk::timings::timings;
-use records::store::EVALS_DIR;
 use records::tensorboard::{TrainStep, plain_name, run_directory, run_events};
 use records::{Found, RunRecord};
 use rundir::steplog;
@@ -11,10 +10,9 @@ use support::exit::Failure;
 /// Writes one file for each record and returns their number.
 pub fn write(found: &Found, out: &Path) -> Result<usize, Failure> {
     for (record, directory) in found.records.iter().zip(&found.directories) {
-        // A later evaluation lies in a directory below that of its run, and repeats its training.
-        let of_training = directory
-            .as_deref()
-            .filter(|directory| record.evaluation_of.is_none() && !directory.ends_with(EVALS_DIR));
+        // A later evaluation repeats the training of its run.
+        let directory = directory.as_deref();
+        let of_training = directory.filter(|_| record.evaluation_of.is_none());
         let secs = of_training
             .and_then(timings)
             .filter(|timings| timings.resumed_at_step == 0)
