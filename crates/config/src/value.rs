@@ -174,7 +174,9 @@ pub(super) fn rewrite(value: &Value, expected: &str, key: &str) -> Option<String
         }
         Value::Table(_) | Value::Array(_) => None,
         // Lists of lengths have ranges, lists of seeds have not.
-        Value::String(_) if key == "seeds" => Some(format!("write a list: {set}[0, 1, 2]")),
+        Value::String(_) if matches!(key, "seeds" | "half_seeds") => {
+            Some(format!("write a list: {set}[0, 1, 2]"))
+        }
         other if wanted.starts_with("a list") => {
             Some(format!("write a list: {set}[{}]", describe_value(other)))
         }

@@ -104,14 +104,13 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
         b.len.cmp(&a.len).then(better)
     });
     match reached.first() {
-        None if setting.in_length.is_none() => match setting.is_later() {
-            true => "which this evaluation leaves out: the report on its runs has the scores there"
-                .into(),
-            false => format!(
-                "but not tested there, so no {} is known to be kept",
-                words(metric)
-            ),
-        },
+        None if setting.is_later() && setting.in_length != Some(setting.task.train_len) => {
+            "which this evaluation leaves out: the report on its runs has the scores there".into()
+        }
+        None if setting.in_length.is_none() => format!(
+            "but not tested there, so no {} is known to be kept",
+            words(metric)
+        ),
         None => match untested(setting) {
             Some(why) => format!(
                 "no method has a score in length ({why}), so there is no extrapolation to report"

@@ -121,9 +121,9 @@ fn build(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Fa
         let [found, planned] = [found, spec.corpus_blake3.clone()]
             .map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
         return Err(Failure::input(format!(
-            "the corpus, read from {}, changed since the run was planned: hash {found} instead of \
-             {planned}\n  = help: restore its files, or run the config again: other text makes \
-             other runs; {MOVED}",
+            "the corpus changed since the run was planned: hash {found} instead of {planned}\n  = \
+             note: its files are relative to {}\n  = help: restore them, or run the config again: \
+             other text makes other runs; {MOVED}",
             job.config_dir.display()
         )));
     }

@@ -41,7 +41,7 @@ pub struct Args {
     )]
     format: Vec<Format>,
     /// Directory to write to [default: DIR/report, or DIR/report-all if the runs of an experiment
-    /// belong to several configs or several directories are given, DIR being the first]
+    /// belong to several configs or several paths are given, DIR being the first]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Heading of the report [default: the name of the config or of the experiments]
@@ -333,8 +333,8 @@ fn records_of(request: &Args) -> Result<(Found, Vec<PlacedRun>), Failure> {
 /// read and where the report goes before anything is written.
 ///
 /// The report of an experiment's directory is the one that `run` writes, if all its records belong
-/// to one config. If not, it goes to a directory beside that one, so that neither replaces the
-/// other.
+/// to one config. If not, or if several paths are given, it goes to a directory beside that one, so
+/// that neither replaces the other.
 ///
 /// # Errors
 ///

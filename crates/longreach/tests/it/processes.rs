@@ -366,7 +366,12 @@ fn a_sweep_goes_on_when_its_program_is_replaced() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_for("the first worker", || !workers(&sweep).is_empty());
+    // A process is a child before it executes the program.
+    let executes = |worker: &Pid| {
+        let words = std::fs::read(format!("/proc/{}/cmdline", worker.as_raw_nonzero()));
+        words.is_ok_and(|words| words.split(|byte| *byte == 0).any(|word| word == b"worker"))
+    };
+    wait_for("the first worker", || workers(&sweep).iter().any(executes));
     // As a build does it: another file, under the name of this one.
     let other = program.with_file_name("other");
     std::fs::write(&other, "not a program").unwrap();

@@ -10,6 +10,7 @@ use records::RunRecord;
 use records::record::EvalStatus;
 use rundir::Weights;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tasks::Stream;
 use tiny_transformer::Pass;
 
@@ -251,6 +252,54 @@ fn every_length_of_a_range_is_checked() {
         stderr(&short)
     );
     exits(&eval("5..9"), 0);
+}
+
+/// A table has one column for both.
+#[test]
+fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
+    let scratch = Scratch::with(TINY);
+    let two = [
+        "seeds=[0]",
+        "eval.variants=[]",
+        "axes={\"train.train_len\"=[4,5]}",
+    ];
+    exits(&scratch.longreach("run", &two), 0);
+    let experiment = scratch.runs().join("tiny");
+    let eval = |place: &Path, arguments: &[&str]| {
+        let mut program = longreach();
+        program.arg("eval").args(arguments).current_dir(place);
+        program.output().unwrap()
+    };
+    let short = [".", "--where", "train.train_len=4", "--lengths"];
+    let over = eval(&experiment, &[&short[..], &["7..9"]].concat());
+    exits(&over, 0);
+    assert!(stderr(&over).contains("length 7..9"), "{}", stderr(&over));
+    let records = scratch.records();
+    let runs = records.iter().map(|(path, bytes)| {
+        let record: RunRecord = serde_json::from_slice(bytes).unwrap();
+        (path, record)
+    });
+    let is_first =
+        |(_, record): &(_, RunRecord)| record.task.train_len == 4 && record.evaluation_of.is_none();
+    let (_, run) = runs.into_iter().find(is_first).unwrap();
+    let id = &run.run_id;
+    for (place, arguments) in [
+        (experiment.join(id), vec![".", "--lengths", "9"]),
+        (experiment.clone(), vec![id, "--lengths", "9"]),
+        (experiment.clone(), [&short[..], &["9"]].concat()),
+    ] {
+        let refused = eval(&place, &arguments);
+        exits(&refused, 2);
+        let said = stderr(&refused);
+        assert!(
+            said.contains("--lengths 9: ") && said.contains("was over 7..9"),
+            "{said}"
+        );
+    }
+    // The same again, and another training length, which has a table of its own.
+    exits(&eval(&experiment, &[&short[..], &["7..9"]].concat()), 0);
+    let other = [".", "--where", "train.train_len=5", "--lengths", "9"];
+    exits(&eval(&experiment, &other), 0);
 }
 
 #[test]

@@ -617,6 +617,19 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
 }
 
 #[test]
+fn a_report_on_two_experiments_replaces_that_of_neither() {
+    let scratch = trained();
+    let place = scratch.directory.path();
+    exits(&scratch.longreach("run", &["name=\"other\""]), 0);
+    let before = files(&place.join("runs/tiny/report"));
+    let both = run(&["report", "runs/tiny", "runs/other"], place);
+    exits(&both, 0);
+    let said = stderr(&both);
+    assert!(said.contains("writing to runs/tiny/report-all"), "{said}");
+    assert_eq!(files(&place.join("runs/tiny/report")), before);
+}
+
+#[test]
 #[expect(
     clippy::too_many_lines,
     reason = "one story: every step builds on the one before"

@@ -431,6 +431,17 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     assert_eq!(gather(&first), Some(0));
     let swept = read_jsonl(&first.with_file_name("selection.jsonl")).unwrap();
     assert_eq!((swept.records.len(), first.exists()), (12, false));
+    // What cannot be read may have been a result.
+    let damaged = scratch.runs().join("chosen/0123456789abcdef");
+    std::fs::create_dir(&damaged).unwrap();
+    std::fs::write(damaged.join("record.json"), "{").unwrap();
+    let mut again = crate::common::longreach();
+    again.arg("gather").arg(scratch.runs().join("chosen"));
+    let told = stdout(&again.arg("--out").arg(&first).output().unwrap());
+    assert!(
+        told.contains("no result is recorded yet") && told.contains("12 records read, 1 left out"),
+        "{told}"
+    );
     std::fs::write(&beside, "mine\n").unwrap();
     assert_eq!(gather(&out), Some(2));
     assert_eq!(std::fs::read(&beside).unwrap(), b"mine\n");

@@ -346,7 +346,7 @@ impl EncodingSpec for AxialRopeConfig {
                 axes,
                 problem,
                 allowed,
-                "change d_model or n_heads",
+                "make head_dim even and larger: it is d_model / n_heads where it is not given",
             ));
         }
         if mode == AxialMode::Mixed && axes != 2 {

@@ -243,6 +243,35 @@ fn a_chosen_value_at_the_end_of_its_list_is_explained() {
     );
 }
 
+/// Also where the value is part of the name, because methods differ in it.
+#[test]
+fn a_chosen_value_at_the_end_of_its_list_is_marked_in_names() {
+    let mut records = Vec::new();
+    let methods = text_experiment().into_iter();
+    for run in methods.filter(|run| run.labels[0].text == "rope") {
+        for (rate, chosen) in [(1e-3, 0), (1e-2, 1)] {
+            let mut one = run.clone();
+            one.run_id = hex(&format!("{} {rate}", run.run_id));
+            one.spec["train"]["lr"] = json!(rate);
+            let candidate = |rate: f64| {
+                json!({ "values": [{ "key": "train.lr", "text": rate.to_string(), "value": rate }],
+                        "runs": ["a"], "scores": [1.0] })
+            };
+            let candidates = [1e-3, 1e-2].map(candidate);
+            let selected = json!({ "by": "loss_nats", "test_len": 64, "steps": 10,
+                                   "seeds": [100], "candidates": candidates, "chosen": chosen });
+            one.selected = Some(serde_json::from_value(selected).unwrap());
+            records.push(one);
+        }
+    }
+    let page = report(&records, &[], &spec(&[Format::Md])).unwrap();
+    let page = text(&page, "report.md");
+    for rate in ["0.001", "0.01"] {
+        let name = format!("\\[train.lr = {rate}\\] \\[train.lr: edge\\]");
+        assert!(page.contains(&name), "{name} is missing:\n{page}");
+    }
+}
+
 /// Also where a range of test lengths ends at it.
 #[test]
 fn the_first_sentence_names_the_training_length() {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use support::exit::Failure;
-use support::program::this_program;
+use support::program::running_program;
 
 /// What was submitted; the last file that `submit` writes.
 pub const SUBMIT_FILE: &str = "submit.json";
@@ -269,7 +269,7 @@ pub fn experiment_of(directory: &Path) -> PathBuf {
 ///
 /// [`Exit::Input`] if it cannot be read.
 fn hash_of_this_program() -> Result<String, Failure> {
-    hash_of(&this_program()?)
+    hash_of(&running_program()?)
 }
 
 /// BLAKE3 hash of a file.

@@ -19,7 +19,7 @@ use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::exit::{Exit, Failure};
-use support::program::this_program;
+use support::program::running_program;
 use support::units::count;
 
 /// Shortest time that a task is given where none was asked for.
@@ -344,7 +344,7 @@ fn memory_file_system(directory: &Path) -> Option<String> {
 
 /// Copies this program; returns its hash. The copy is complete before it has its name.
 fn copy_program(disk: &dyn Disk, out: &Path) -> Result<String, Failure> {
-    let from = this_program()?;
+    let from = running_program()?;
     let bytes = fs_err::read(&from).map_err(Failure::input)?;
     let hash = blake3::hash(&bytes).to_hex().to_string();
     let path = out.join(PROGRAM_FILE);

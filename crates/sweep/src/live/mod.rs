@@ -154,7 +154,8 @@ fn as_lines(board: &mut Board) -> Result<Exit, Failure> {
             let is_new = before.is_none_or(|(state, _)| *state != run.state);
             let is_due = before.is_some_and(|(_, at)| at.elapsed() >= LINE_EVERY);
             // What was so from the start is in the first line.
-            let is_news = is_new && (before.is_some() || run.state == RunState::Running);
+            let is_told = matches!(run.state, RunState::Running | RunState::Unreadable);
+            let is_news = is_new && (before.is_some() || is_told);
             if is_news || is_due && run.state == RunState::Running {
                 console::print(&console::plain(&line(run)));
             }

@@ -15,7 +15,7 @@ pub const LONGEST: f64 = 1.0;
 pub struct Outcome {
     /// The number of runs, a refusal, or the text of a panic.
     pub said: Result<Result<usize, Failure>, String>,
-    /// Processor time of the whole process while it answered.
+    /// Processor time of this thread, which does all of the work.
     pub secs: f64,
 }
 
@@ -65,7 +65,7 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
 
 #[cfg(unix)]
 fn now() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

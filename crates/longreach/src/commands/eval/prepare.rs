@@ -14,7 +14,7 @@ use records::record::{EvalRow, MOST_EVALS, RunStatus};
 use records::store::{EVALS_DIR, evaluation_path, find_records_within};
 use records::{RunRecord, read_record};
 use schema::text::excerpt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use support::exit::{Exit, Failure};
@@ -207,30 +207,43 @@ fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
     Err(Failure::new(Exit::Config, message))
 }
 
-/// Refuses a length where an evaluation of these experiments was over a range that ends there, and
-/// the other way round: one table has them all.
+/// Refuses a length where an evaluation of such a training in the same experiment was over a range
+/// that ends there, and the other way round: one table has both.
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] with the evaluation.
+/// [`Exit::Config`] with the evaluation; [`Exit::Input`] if the experiment cannot be read.
 pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Failure> {
-    let experiments: BTreeSet<&Path> = selected
-        .iter()
-        .filter_map(|run| run.directory.parent())
-        .collect();
-    for experiment in experiments {
-        // What cannot be read there is told by the report.
-        let Ok(found) = find_records_within(&[experiment.to_owned()], 1) else {
-            continue;
-        };
-        let records = found.records.iter();
-        for (evaluation, of) in records.filter_map(|one| Some((one, one.evaluation_of.as_ref()?))) {
-            let differs = |row: &&EvalRow, asked: &TestLen| {
-                asked.to() == row.test_len && asked.to_string() != row.length()
-            };
+    let setting = |job: &Job| {
+        let spec = &job.spec;
+        let kind = spec.task.kind().to_owned();
+        (kind, spec.train.train_len, spec.corpus_blake3.clone())
+    };
+    let mut experiments: BTreeMap<PathBuf, BTreeSet<_>> = BTreeMap::new();
+    for run in selected {
+        let place = run.directory.canonicalize().map_err(Failure::input)?;
+        if let (Some(experiment), Ok(job)) = (place.parent(), &run.job) {
+            let settings = experiments.entry(experiment.to_owned()).or_default();
+            settings.insert(setting(job));
+        }
+    }
+    for (experiment, settings) in experiments {
+        let found = find_records_within(std::slice::from_ref(&experiment), 1);
+        let found = found.map_err(Failure::input)?.records;
+        for (evaluation, of) in found
+            .iter()
+            .filter_map(|one| Some((one, one.evaluation_of.as_ref()?)))
+        {
+            let task = &evaluation.task;
+            let corpus = task.corpus.as_ref().map(|corpus| corpus.blake3.clone());
+            if !settings.contains(&(task.kind.clone(), task.train_len, corpus)) {
+                continue;
+            }
             let clash = lengths.iter().find_map(|asked| {
-                let mut rows = evaluation.evals.iter();
-                Some((asked, rows.find(|row| differs(row, asked))?))
+                let differs = |row: &&EvalRow| {
+                    asked.to() == row.test_len && asked.to_string() != row.length()
+                };
+                Some((asked, evaluation.evals.iter().find(differs)?))
             });
             let Some((asked, row)) = clash else { continue };
             let path = evaluation_path(&experiment.join(of), &evaluation.run_id);
