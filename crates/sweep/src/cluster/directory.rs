@@ -148,7 +148,7 @@ impl TaskHow {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if the file was changed to something that is none.
+    /// [`Exit::Input`](support::exit::Exit::Input) if the file was changed to something that is none.
     pub fn device(&self) -> Result<DeviceName, Failure> {
         Self::parsed("device", &self.device)
     }
@@ -180,7 +180,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if there is none, or it is of another layout.
+    /// [`Exit::Input`](support::exit::Exit::Input) if there is none, or it is of another layout.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(SUBMIT_FILE);
         let bytes = rundir::read::bounded(&path, MAX_BYTES).map_err(|error| {
@@ -207,7 +207,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if it is another one.
+    /// [`Exit::Input`](support::exit::Exit::Input) if it is another one.
     pub fn check_program(&self, directory: &Path) -> Result<(), Failure> {
         let ours = (support::build::VERSION, support::build::COMMIT);
         let theirs = (self.version.as_str(), self.commit.as_str());
@@ -267,7 +267,7 @@ pub fn experiment_of(directory: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if it cannot be read.
+/// [`Exit::Input`](support::exit::Exit::Input) if it cannot be read.
 fn hash_of_this_program() -> Result<String, Failure> {
     hash_of(&running_program()?)
 }
@@ -276,7 +276,7 @@ fn hash_of_this_program() -> Result<String, Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if it cannot be read.
+/// [`Exit::Input`](support::exit::Exit::Input) if it cannot be read.
 pub fn hash_of(path: &Path) -> Result<String, Failure> {
     let file = fs_err::File::open(path).map_err(Failure::input)?;
     let mut hasher = blake3::Hasher::new();
