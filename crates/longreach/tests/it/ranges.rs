@@ -296,7 +296,7 @@ fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
             "{said}"
         );
     }
-    // The same again, and another training length, which has a table of its own.
+    // The same again, and another training length, which is in another table.
     exits(&eval(&experiment, &[&short[..], &["7..9"]].concat()), 0);
     let other = [".", "--where", "train.train_len=5", "--lengths", "9"];
     exits(&eval(&experiment, &other), 0);
