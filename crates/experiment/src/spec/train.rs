@@ -116,7 +116,7 @@ pub enum LengthCurriculum {
     /// length; encodings that read the length get that of the padded row.
     Mixed,
     /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
-    /// (Su et al. 2021, section 4.3.2).
+    /// (Su et al. 2021, section 4.5.2).
     Staged,
 }
 

@@ -222,9 +222,9 @@ impl EncodingSpec for DaropeConfig {
                   c = L sigmoid(w_h.x + alpha_h logit((p + 1/2) / L)), \
                   the share (p + 1/2) / L kept within 1e-6..1 - 1e-6",
         source: "Levy et al. 2026, arXiv 2609.34556",
-        deviations: "none known; no code was found. The base is the paper's 10000, its larger \
-                     models have 500000. x is the layer's normalised input, which q and k are \
-                     projected from",
+        deviations: "none known; no code was found. The base is that of the paper's largest \
+                     model, 10000; its others have 500000. x is the layer's normalised input, \
+                     which q and k are projected from",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

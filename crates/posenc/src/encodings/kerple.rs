@@ -32,7 +32,7 @@ use std::ops::Range;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KerpleForm {
-    /// `-r1 ln(1 + r2 d)`: the paper's best.
+    /// `-r1 ln(1 + r2 d)`: the better of the paper's two-parameter forms.
     #[default]
     Log,
     /// `-r1 d^r2`; ALiBi where r2 = 1.

@@ -4,7 +4,7 @@
 //!   at n by the inverse, so that their product carries `zeta_i^((m - n)/scale_base)`; `zeta_i =
 //!   (2i/r + gamma)/(1 + gamma)`.
 //! - Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale. `block_size`: the paper's
-//!   blockwise causal attention, section 4.
+//!   blockwise causal attention, section 3.3.
 //! - Parameters: none.
 //! - Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the
 //!   powers inside f32.

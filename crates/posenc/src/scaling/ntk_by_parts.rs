@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that
 /// turn less than `alpha` times are interpolated, with a ramp linear in the number of turns
-/// between. Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19, as the paper has it; YaRN's code has
-/// a ramp linear in the pair index.
+/// between. Peng et al. 2023 (arXiv 2309.00071), eq. 17, 18 and 20, as the paper has it; YaRN's
+/// code has a ramp linear in the pair index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
