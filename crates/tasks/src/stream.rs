@@ -70,11 +70,6 @@ impl Stream {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `[0, 1)` on the grid of 2^-24.
-    pub fn unit_f32(&mut self) -> f32 {
-        (self.next_u64() >> 40) as f32 * (1.0 / (1u32 << 24) as f32)
-    }
-
     /// Standard normal: the cosine half of Box-Muller in f64, so every call takes exactly two
     /// words. At most 8.6 in magnitude.
     pub fn normal(&mut self) -> f64 {
@@ -174,7 +169,7 @@ mod tests {
         assert_eq!(below, [7, 0, 6, 0, 6, 1, 6, 9]);
         assert_eq!(s.below(u64::MAX / 2 + 2), 6469122674084806069);
         assert_eq!(s.unit_f64().to_bits(), 4604247825964991051);
-        assert_eq!(s.unit_f32().to_bits(), 1065251123);
+        s.next_u64();
         assert_eq!(s.normal().to_bits(), 13827862174311016826);
         assert_eq!(
             (0..8).map(|_| s.bernoulli(0.3) as u8).collect::<Vec<_>>(),
@@ -259,8 +254,6 @@ mod tests {
             "{mean} {variance} {fourth}"
         );
         let (mean, variance, _) = moments(&mut || s.unit_f64());
-        assert!((mean - 0.5).abs() < 0.004 && (variance - 1.0 / 12.0).abs() < 0.002);
-        let (mean, variance, _) = moments(&mut || f64::from(s.unit_f32()));
         assert!((mean - 0.5).abs() < 0.004 && (variance - 1.0 / 12.0).abs() < 0.002);
         let (mean, _, _) = moments(&mut || f64::from(u8::from(s.bernoulli(0.1))));
         assert!((mean - 0.1).abs() < 0.004);

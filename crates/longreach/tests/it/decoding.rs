@@ -110,7 +110,7 @@ fn both_agree_up_to_the_first_mistake_where_no_length_is_read() {
     for kind in [
         "copy",
         "addition",
-        "dyck",
+        "flip_flop",
         "stack_manipulation",
         "mqar",
         "summation",

@@ -19,7 +19,7 @@ fn rows_that_repeat_are_counted_once() {
     for (task, fewer) in [
         (NEEDLES[1], true),
         ("task={kind=\"copy\",alphabet=2,test_rows=300}", false),
-        ("task={kind=\"dyck\",test_rows=60}", true),
+        ("task={kind=\"flip_flop\",test_rows=60}", true),
         ("task={kind=\"addition\",test_rows=40}", false),
     ] {
         let arguments = [NEEDLES[0], task, "eval.test_lens=[2,4]"].map(str::to_owned);

@@ -7,11 +7,9 @@ mod automaton;
 mod bucket_sort;
 mod compute_sqrt;
 mod copy;
-mod count;
 mod cycle_navigation;
 mod dup_key_recall;
 mod duplicate;
-mod dyck;
 mod even_pairs;
 mod filler;
 mod fixed_offset;
@@ -101,7 +99,6 @@ tasks! {
     "parity" => Parity(parity::ParityConfig);
     "even_pairs" => EvenPairs(even_pairs::EvenPairsConfig);
     "majority" => Majority(majority::MajorityConfig, BitDraw);
-    "count" => Count(count::CountConfig);
     "cycle_navigation" => CycleNavigation(cycle_navigation::CycleNavigationConfig);
     "summation" => Summation(summation::SummationConfig, SumAnswer);
     "modular_arithmetic" => ModularArithmetic(modular_arithmetic::ModularArithmeticConfig);
@@ -110,7 +107,6 @@ tasks! {
     "multiplication" => Multiplication(multiplication::MultiplicationConfig);
     "compute_sqrt" => ComputeSqrt(compute_sqrt::ComputeSqrtConfig);
     "stack_manipulation" => StackManipulation(stack_manipulation::StackManipulationConfig);
-    "dyck" => Dyck(dyck::DyckConfig, DyckAnswer);
     "induction" => Induction(induction::InductionConfig);
     "mqar" => Mqar(mqar::MqarConfig);
     "dup_key_recall" => DupKeyRecall(dup_key_recall::DupKeyRecallConfig);

@@ -77,11 +77,6 @@ const WRONG_TABLES: &[(&str, &str, &str)] = &[
         "unknown variant `lsb`, expected `msd_first` or `lsd_first`",
     ),
     (
-        "[task]\nkind = \"dyck\"\nanswer = \"deep\"",
-        "task.answer",
-        "unknown variant `deep`, expected `valid` or `depth`",
-    ),
-    (
         "[task]\nkind = \"text\"\nfiles = [\"a\", 2]",
         "task.files[1]",
         "invalid type: integer `2`, expected a string",
@@ -211,18 +206,6 @@ const WRONG_VALUES: &[(&str, &str, &str, &str)] = &[
     (
         "kind = \"addition\"\nbase = 1",
         "base",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"dyck\"\nkinds = 0",
-        "kinds",
-        "0",
-        "a whole number from 1 to 2048",
-    ),
-    (
-        "kind = \"count\"\nalphabet = 1",
-        "alphabet",
         "1",
         "a whole number from 2 to 4096",
     ),

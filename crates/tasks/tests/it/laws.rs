@@ -21,8 +21,6 @@ pub fn tables() -> Vec<String> {
 }
 
 const VARIANTS: &[&str] = &[
-    "kind = \"dyck\"\nanswer = \"depth\"",
-    "kind = \"dyck\"\nkinds = 1",
     "kind = \"mqar\"\nvocab = 40\npairs = 16\npower = 1.0\nrandom_filler = true",
     "kind = \"passkey\"\ndigits = 1\nfiller = 3\nrandom_filler = true",
     "kind = \"grid\"\nanswer = \"flood\"\nalphabet = 2",
@@ -284,7 +282,6 @@ const RECORDED: &[&str] = &[
     "kind = \"parity\": 06cd51b9b28c3cf9",
     "kind = \"even_pairs\": 248fb7b46398d010",
     "kind = \"majority\": 38d88b0c3cac71f9",
-    "kind = \"count\": d783f1f2a954656f",
     "kind = \"cycle_navigation\": 4ce153bc90b986e9",
     "kind = \"summation\": f1d6321429d9cfde",
     "kind = \"modular_arithmetic\": 4c804f1a2410ca86",
@@ -293,7 +290,6 @@ const RECORDED: &[&str] = &[
     "kind = \"multiplication\": 2bca766028bbc6a6",
     "kind = \"compute_sqrt\": 4122e77c7367fb33",
     "kind = \"stack_manipulation\": bd5b5e26b06c5ae3",
-    "kind = \"dyck\": bd8c4b5a00ec7060",
     "kind = \"induction\": b696f9271452d8cf",
     "kind = \"mqar\": 90ecd1e54a3f0ce6",
     "kind = \"dup_key_recall\": c730c271cded9765",
@@ -306,8 +302,6 @@ const RECORDED: &[&str] = &[
     "kind = \"variable_tracking\": a8e643883a494da4",
     "kind = \"frequent_words\": 092fc1497e697abf",
     "kind = \"grid\": 4072250521e8377f",
-    "kind = \"dyck\", answer = \"depth\": f6647ffbc9836654",
-    "kind = \"dyck\", kinds = 1: 57401ad5c7b5aad4",
     "kind = \"mqar\", vocab = 40, pairs = 16, power = 1.0, random_filler = true: 10d0acbfcccd771c",
     "kind = \"passkey\", digits = 1, filler = 3, random_filler = true: edd0dab79645ca22",
     "kind = \"grid\", answer = \"flood\", alphabet = 2: 3bede4e5c7d7f810",

@@ -1,40 +1,10 @@
 //! Needles, variable tracking and arithmetic on numbers of equal length, against slow versions.
 
-use crate::common;
-use longreach_tasks::{Batch, Task, TaskConfig};
+use crate::common::{self, rows, task};
+use longreach_tasks::{Batch, TaskConfig};
 use std::collections::BTreeSet;
 
 const LENGTHS: [usize; 6] = [1, 2, 5, 8, 16, 40];
-
-fn task(table: &str) -> Box<dyn Task> {
-    let ctx = common::ctx("", 64, &[64, 128], 0);
-    toml::from_str::<TaskConfig>(table)
-        .expect(table)
-        .build(&ctx)
-        .unwrap_or_else(|error| panic!("{table}: {error}"))
-}
-
-/// Questions and answers, symbol 0 as 0, without BOS, SEP and EOS.
-fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
-    let tested = task.test_rows(n).min(40);
-    let batches = [task.train_batch(n, 40, 3, 5), task.test_batch(n, 0, tested)];
-    let symbols = |tokens: &[i32]| tokens.iter().map(|t| t - 3).collect::<Vec<i32>>();
-    let row = |inputs: &[i32], targets: &[i32]| {
-        let sep = inputs.iter().position(|token| *token == 1).expect("SEP");
-        assert_eq!((inputs[0], targets[targets.len() - 1]), (0, 2), "BOS, EOS");
-        let answer = &targets[sep..targets.len() - 1];
-        (symbols(&inputs[1..sep]), symbols(answer))
-    };
-    let rows = batches.iter().flat_map(|batch| {
-        let (inputs, targets) = (&batch.inputs, &batch.targets);
-        let rows = inputs
-            .chunks(batch.seq_len)
-            .zip(targets.chunks(batch.seq_len));
-        rows.map(|(inputs, targets)| row(inputs, targets))
-            .collect::<Vec<_>>()
-    });
-    rows.collect()
-}
 
 /// Names are symbols 10 to 73, filler from 74 on.
 fn is_name(symbol: i32) -> bool {

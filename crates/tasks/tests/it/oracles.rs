@@ -1,72 +1,10 @@
 //! Rows of the synthetic tasks against slow, obvious versions, and against published examples.
 
-use crate::common;
-use longreach_tasks::{Task, TaskConfig};
+use crate::common::{rows, task};
+use longreach_tasks::TaskConfig;
 use std::collections::{BTreeMap, BTreeSet};
 
 const LENGTHS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 23, 40, 101];
-
-fn task(table: &str) -> Box<dyn Task> {
-    let ctx = common::ctx("", 64, &[64, 128], 0);
-    toml::from_str::<TaskConfig>(table)
-        .expect(table)
-        .build(&ctx)
-        .unwrap_or_else(|error| panic!("{table}: {error}"))
-}
-
-/// Questions and answers of training and test rows of one length, without BOS, SEP and EOS, symbol
-/// 0 as 0.
-fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
-    let tested = task.test_rows(n).min(64);
-    let mut rows = vec![];
-    for batch in [task.train_batch(n, 64, 3, 5), task.test_batch(n, 0, tested)] {
-        for row in 0..batch.rows {
-            let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-            let (inputs, targets, counted) = (
-                &batch.inputs[at.clone()],
-                &batch.targets[at.clone()],
-                &batch.counted[at],
-            );
-            assert_eq!(
-                inputs[1..],
-                targets[..targets.len() - 1],
-                "targets are the inputs one token later"
-            );
-            let sep = inputs.iter().position(|t| *t == 1).expect("SEP");
-            assert_eq!((inputs[0], *targets.last().unwrap()), (0, 2), "BOS, EOS");
-            // A stack ends at its end marker, symbol 2; zeros follow.
-            let stack_end = || {
-                targets[sep..]
-                    .iter()
-                    .position(|t| *t == 5)
-                    .map_or(targets.len(), |end| sep + end + 1)
-            };
-            let end = if task.kind() == "stack_manipulation" {
-                stack_end()
-            } else {
-                targets.len()
-            };
-            assert!(
-                counted
-                    .iter()
-                    .enumerate()
-                    .all(|(i, c)| *c == (sep..end).contains(&i)),
-                "what counts is the answer and EOS"
-            );
-            let symbols = |tokens: &[i32]| -> Vec<i32> { tokens.iter().map(|t| t - 3).collect() };
-            let (question, answer) = (
-                symbols(&inputs[1..sep]),
-                symbols(&targets[sep..targets.len() - 1]),
-            );
-            assert!(
-                question.iter().chain(&answer).all(|s| *s >= 0),
-                "BOS, SEP and EOS stand only where they belong"
-            );
-            rows.push((question, answer));
-        }
-    }
-    rows
-}
 
 /// The rows of every length in `LENGTHS` against an oracle of (length, question).
 fn check(
@@ -105,6 +43,8 @@ fn example(kind: &str, number: usize) -> String {
 #[test]
 fn published_examples() {
     let cases = [
+        ("copy", "BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS"),
+        ("reverse", "BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS"),
         ("duplicate", "BOS 1 0 1 SEP | 1 0 1 1 0 1 EOS"),
         (
             "bucket_sort",
@@ -282,7 +222,7 @@ fn strings_to_one_symbol() {
 }
 
 #[test]
-fn masked_counted_and_stacked() {
+fn masked_and_stacked() {
     let missing = |n: usize, w: &[i32]| {
         assert_eq!(w.iter().filter(|s| **s == 2).count(), 1);
         let place = w.iter().position(|s| *s == 2).unwrap();
@@ -290,16 +230,6 @@ fn masked_counted_and_stacked() {
         vec![w[(place + n) % (2 * n)]]
     };
     check("kind = \"missing_duplicate\"", |n| 2 * n, missing);
-    let count = |n: usize, w: &[i32]| {
-        assert!(w.iter().all(|s| (10..14).contains(s)));
-        let count = w[..n].iter().filter(|s| **s == w[n]).count();
-        let width = n.to_string().len();
-        format!("{count:0width$}")
-            .bytes()
-            .map(|digit| i32::from(digit - b'0'))
-            .collect()
-    };
-    check("kind = \"count\"", |n| n + 1, count);
     let stack = |n: usize, w: &[i32]| {
         let mut text = String::new();
         for (i, symbol) in w.iter().enumerate() {
@@ -325,54 +255,6 @@ fn masked_counted_and_stacked() {
         answer
     };
     check("kind = \"stack_manipulation\"", |n| n, stack);
-}
-
-#[test]
-fn brackets() {
-    // Taking out neighbouring pairs until nothing changes leaves nothing of a balanced word.
-    let balanced = |w: &[i32]| {
-        let mut left = w.to_vec();
-        while let Some(at) = left
-            .windows(2)
-            .position(|pair| pair[0] % 2 == 0 && pair[1] == pair[0] + 1)
-        {
-            left.drain(at..at + 2);
-        }
-        left.is_empty()
-    };
-    for kinds in [1, 2, 5] {
-        let valid = |_: usize, w: &[i32]| {
-            assert!(w.iter().all(|s| (2..2 + 2 * kinds).contains(s)));
-            vec![i32::from(balanced(w))]
-        };
-        check(
-            &format!("kind = \"dyck\"\nkinds = {kinds}"),
-            |n| 2 * n,
-            valid,
-        );
-        let depth = |n: usize, w: &[i32]| {
-            assert!(balanced(w), "{w:?}");
-            let depth = (0..w.len())
-                .map(|end| {
-                    w[..=end]
-                        .iter()
-                        .map(|s| if s % 2 == 0 { 1 } else { -1 })
-                        .sum::<i32>()
-                })
-                .max()
-                .unwrap();
-            let width = n.to_string().len();
-            format!("{depth:0width$}")
-                .bytes()
-                .map(|digit| i32::from(digit - b'0'))
-                .collect()
-        };
-        check(
-            &format!("kind = \"dyck\"\nanswer = \"depth\"\nkinds = {kinds}"),
-            |n| 2 * n,
-            depth,
-        );
-    }
 }
 
 #[test]
@@ -682,8 +564,6 @@ fn answers_are_balanced() {
         ("kind = \"even_pairs\"", 20),
         ("kind = \"majority\"", 21),
         ("kind = \"cycle_navigation\"", 30),
-        ("kind = \"dyck\"", 20),
-        ("kind = \"dyck\"\nkinds = 1", 20),
         ("kind = \"summation\"", 12),
     ] {
         let task = task(table);

@@ -1,6 +1,6 @@
 //! Positional probes and frequent words, against slow versions.
 
-use crate::common;
+use crate::common::{self, rows, task};
 use longreach_tasks::{Task, TaskConfig, TaskError};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,29 +11,6 @@ fn try_build(table: &str, lengths: &[usize]) -> Result<Box<dyn Task>, TaskError>
     toml::from_str::<TaskConfig>(table)
         .unwrap_or_else(|error| panic!("{table}: {error}"))
         .build(&ctx)
-}
-
-fn task(table: &str) -> Box<dyn Task> {
-    try_build(table, &[64, 128]).unwrap_or_else(|error| panic!("{table}: {error}"))
-}
-
-/// Questions and answers of training and test rows, symbol 0 as 0, without BOS, SEP and EOS.
-fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
-    let tested = task.test_rows(n).min(20);
-    let symbols = |tokens: &[i32]| tokens.iter().map(|t| t - 3).collect::<Vec<i32>>();
-    let mut found = vec![];
-    for batch in [task.train_batch(n, 20, 3, 5), task.test_batch(n, 0, tested)] {
-        for (inputs, targets) in batch
-            .inputs
-            .chunks(batch.seq_len)
-            .zip(batch.targets.chunks(batch.seq_len))
-        {
-            let sep = inputs.iter().position(|token| *token == 1).expect("SEP");
-            let answer = &targets[sep..targets.len() - 1];
-            found.push((symbols(&inputs[1..sep]), symbols(answer)));
-        }
-    }
-    found
 }
 
 /// By counting, taking the largest count again and again, of equal ones the first in the text.

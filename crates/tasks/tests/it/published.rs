@@ -1,15 +1,8 @@
 //! How published settings draw their rows: frequencies against slow definitions, and mistakes.
 
-use crate::common;
+use crate::common::{self, build};
 use longreach_tasks::{Task, TaskConfig, TaskError};
 use std::collections::BTreeMap;
-
-fn build(table: &str) -> Result<Box<dyn Task>, TaskError> {
-    let ctx = common::ctx("", 64, &[64, 128], 0);
-    toml::from_str::<TaskConfig>(table)
-        .expect(table)
-        .build(&ctx)
-}
 
 /// How often each question stands among batches of 100 training rows of length `n`.
 fn questions(table: &str, n: usize, steps: u64) -> BTreeMap<Vec<i32>, u32> {

@@ -191,7 +191,6 @@ const TABLES: &[(&str, &str)] = &[
     ("task", r#"{ kind = "compute_sqrt", test_rows = 8 }"#),
     ("model.mlp", r#""none""#),
     ("model.mask", r#""bidirectional""#),
-    ("task", r#"{ kind = "count", alphabet = 4, test_rows = 8 }"#),
     (
         "task",
         r#"{ kind = "cycle_navigation", cycle = 5, test_rows = 8 }"#,
@@ -209,10 +208,6 @@ const TABLES: &[(&str, &str)] = &[
         r#"{ kind = "addition", base = 10, digits = "lsd_first", test_rows = 8 }"#,
     ),
     ("task", r#"{ kind = "stack_manipulation", test_rows = 8 }"#),
-    (
-        "task",
-        r#"{ kind = "dyck", kinds = 2, answer = "depth", test_rows = 8 }"#,
-    ),
     (
         "task",
         r#"{ kind = "induction", alphabet = 4, test_rows = 8 }"#,

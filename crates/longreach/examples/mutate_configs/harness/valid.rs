@@ -127,6 +127,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
             "1e-320",
             "negated",
             "-1",
+            "a fraction",
             "2^40",
             "largest whole number",
             "least whole number",
