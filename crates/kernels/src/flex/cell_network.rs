@@ -1,5 +1,6 @@
 //! A network over the numbers of all heads in every cell of a matrix. No hidden layer is kept.
 
+use super::partial_sums::NetworkSums;
 use super::simd::{LANE_GROUP, Lanes, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
@@ -23,6 +24,12 @@ struct Parameters<'a> {
     w2: &'a [f32],
     b2: &'a [f32],
     slope: f32,
+}
+
+impl Parameters<'_> {
+    fn sums(&self) -> NetworkSums {
+        NetworkSums::new([self.w1, self.b1, self.w2, self.b2])
+    }
 }
 
 /// Copies some cells of all channels, which lie `stride` apart, to rows of [`BLOCK`] numbers, and
@@ -110,36 +117,6 @@ impl WithSimd for Forward<'_, '_> {
     }
 }
 
-/// Gradients of the parameters, summed over some cells.
-struct Sums {
-    w1: Vec<f64>,
-    b1: Vec<f64>,
-    w2: Vec<f64>,
-    b2: Vec<f64>,
-}
-
-impl Sums {
-    fn new(parameters: Parameters<'_>) -> Self {
-        let zeros = |x: &[f32]| vec![0.0; x.len()];
-        Self {
-            w1: zeros(parameters.w1),
-            b1: zeros(parameters.b1),
-            w2: zeros(parameters.w2),
-            b2: zeros(parameters.b2),
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        let sums = [&mut self.w1, &mut self.b1, &mut self.w2, &mut self.b2];
-        let others = [&other.w1, &other.b1, &other.w2, &other.b2];
-        for (sums, others) in sums.into_iter().zip(others) {
-            for (sum, x) in sums.iter_mut().zip(others) {
-                *sum += x;
-            }
-        }
-    }
-}
-
 /// A block of cells as vectors, channel after channel.
 struct BlockRows<'a, V> {
     x: &'a [V],
@@ -158,7 +135,7 @@ fn unit_grads<S: Simd>(
     parameters: Parameters<'_>,
     unit: usize,
     rows: BlockRows<'_, S::f32s>,
-    sums: &mut Sums,
+    sums: &mut NetworkSums,
 ) {
     let Parameters { w1, b1, w2, .. } = parameters;
     let (units, heads) = (b1.len(), parameters.b2.len());
@@ -207,7 +184,7 @@ struct Backward<'a, 'b> {
     cells: Cells<'a, 'b>,
     /// Of the outputs of the sequence, `[H, cells]`.
     grad: &'a [f32],
-    sums: &'b mut Sums,
+    sums: &'b mut NetworkSums,
 }
 
 impl WithSimd for Backward<'_, '_> {
@@ -329,7 +306,7 @@ impl FusedOp<5> for Network {
         let mut input_grads = vec![0.0; shape.iter().product()];
         let work = input_grads.len() * units;
         let tasks = self.tasks(saved, &mut input_grads, channels);
-        let mut sums: Vec<Sums> = tasks.iter().map(|_| Sums::new(parameters)).collect();
+        let mut sums: Vec<NetworkSums> = tasks.iter().map(|_| parameters.sums()).collect();
         let each = heads * rows * columns;
         let tasks = tasks.into_iter().zip(&mut sums);
         let tasks = tasks.map(|((sequence, cells), sums)| Backward {
@@ -339,15 +316,9 @@ impl FusedOp<5> for Network {
         });
         for_each(tasks.collect(), work, dispatch);
         // In the order of the tasks, not in the order in which threads finish.
-        let mut total = Sums::new(parameters);
+        let mut total = parameters.sums();
         sums.iter().for_each(|sums| total.add(sums));
-        let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
-        [
-            Some(tensor(input_grads, shape)),
-            Some(tensor(narrow(total.w1), [channels, units])),
-            Some(tensor(narrow(total.b1), [units])),
-            Some(tensor(narrow(total.w2), [units, heads])),
-            Some(tensor(narrow(total.b2), [heads])),
-        ]
+        let [w1, b1, w2, b2] = total.into_tensors([channels, units]);
+        [Some(tensor(input_grads, shape)), w1, b1, w2, b2]
     }
 }

@@ -4,6 +4,7 @@
 //! Stretches of a row between two kinks of the network are computed as the straight line that the
 //! network is there.
 
+use super::partial_sums::NetworkSums;
 use super::simd::{LANE_GROUP, Lanes, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::{fill, for_each};
@@ -251,20 +252,14 @@ fn cells<S: Simd>(s: S, inputs: Inputs<'_>, x: &[f32], unit: f32, head: usize, o
 /// Gradients of the parameters, summed over some rows.
 struct Sums {
     diagonals: Vec<f32>,
-    w1: Vec<f64>,
-    b1: Vec<f64>,
-    w2: Vec<f64>,
-    b2: Vec<f64>,
+    network: NetworkSums,
 }
 
 impl Sums {
     fn new(inputs: &Inputs<'_>) -> Self {
         Self {
             diagonals: vec![0.0; inputs.diagonals.len()],
-            w1: vec![0.0; inputs.w1.len()],
-            b1: vec![0.0; inputs.b1.len()],
-            w2: vec![0.0; inputs.w2.len()],
-            b2: vec![0.0; inputs.b2.len()],
+            network: NetworkSums::new([inputs.w1, inputs.b1, inputs.w2, inputs.b2]),
         }
     }
 
@@ -272,13 +267,7 @@ impl Sums {
         for (sum, x) in self.diagonals.iter_mut().zip(&other.diagonals) {
             *sum += x;
         }
-        let sums = [&mut self.w1, &mut self.b1, &mut self.w2, &mut self.b2];
-        let others = [&other.w1, &other.b1, &other.w2, &other.b2];
-        for (sums, others) in sums.into_iter().zip(others) {
-            for (sum, x) in sums.iter_mut().zip(others) {
-                *sum += x;
-            }
-        }
+        self.network.add(&other.network);
     }
 }
 
@@ -331,7 +320,7 @@ impl WithSimd for Backward<'_, '_> {
                 grad[..columns]
                     .copy_from_slice(&self.grad[head * plane + row * columns..][..columns]);
                 let grad = S::as_simd_f32s(grad).0;
-                self.sums.b2[head] += f64::from(sum_over!(s, grad.len(), |i| grad[i]));
+                self.sums.network.b2[head] += f64::from(sum_over!(s, grad.len(), |i| grad[i]));
             }
             scratch.grad_x.fill(0.0);
             for unit in 0..inputs.w1.len() {
@@ -373,11 +362,12 @@ fn hidden_unit<S: Simd>(s: S, inputs: Inputs<'_>, unit: usize, row: &mut Row, su
     }
     debug_assert_eq!(n * S::F32_LANES, wide, "whole lane groups");
     let (hidden, grad_hidden) = (&*hidden, &*grad_hidden);
-    sums.b1[unit] += f64::from(sum_over!(s, n, |i| grad_hidden[i]));
-    sums.w1[unit] += f64::from(sum_over!(s, n, |i| s.mul(grad_hidden[i], x[i])));
+    sums.network.b1[unit] += f64::from(sum_over!(s, n, |i| grad_hidden[i]));
+    sums.network.w1[unit] += f64::from(sum_over!(s, n, |i| s.mul(grad_hidden[i], x[i])));
     for head in 0..heads {
         let grad = &grad[head * n..][..n];
-        sums.w2[unit * heads + head] += f64::from(sum_over!(s, n, |i| s.mul(hidden[i], grad[i])));
+        sums.network.w2[unit * heads + head] +=
+            f64::from(sum_over!(s, n, |i| s.mul(hidden[i], grad[i])));
     }
 }
 
@@ -432,16 +422,15 @@ impl FusedOp<6> for DiagonalNetwork {
         // Added in the order of the slabs, not in the order in which threads finish.
         let mut total = Sums::new(&inputs);
         sums.iter().for_each(|sums| total.add(sums));
-        let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
-        let (hidden, heads) = (inputs.w1.len(), inputs.b2.len());
         let diagonals = total.diagonals.len();
+        let [w1, b1, w2, b2] = total.network.into_tensors([inputs.w1.len()]);
         [
             Some(tensor(total.diagonals, [diagonals])),
             Some(tensor(units, [rows])),
-            Some(tensor(narrow(total.w1), [hidden])),
-            Some(tensor(narrow(total.b1), [hidden])),
-            Some(tensor(narrow(total.w2), [hidden, heads])),
-            Some(tensor(narrow(total.b2), [heads])),
+            w1,
+            b1,
+            w2,
+            b2,
         ]
     }
 }

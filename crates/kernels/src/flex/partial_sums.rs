@@ -177,3 +177,41 @@ pub(super) fn weight(w: &FlexTensor) -> Matrix<'_> {
     let [k, m] = w.shape().dims();
     Matrix::row_major(w.storage(), k, m, m)
 }
+
+/// Gradients of the parameters of a network with one hidden layer.
+pub(super) struct NetworkSums {
+    pub(super) w1: Vec<f64>,
+    pub(super) b1: Vec<f64>,
+    pub(super) w2: Vec<f64>,
+    pub(super) b2: Vec<f64>,
+}
+
+impl NetworkSums {
+    /// Zeros for these parameters: `w1`, `b1`, `w2`, `b2`.
+    pub(super) fn new(parameters: [&[f32]; 4]) -> Self {
+        let [w1, b1, w2, b2] = parameters.map(|x| vec![0.0; x.len()]);
+        Self { w1, b1, w2, b2 }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let sums = [&mut self.w1, &mut self.b1, &mut self.w2, &mut self.b2];
+        let others = [&other.w1, &other.b1, &other.w2, &other.b2];
+        for (sums, others) in sums.into_iter().zip(others) {
+            for (sum, x) in sums.iter_mut().zip(others) {
+                *sum += x;
+            }
+        }
+    }
+
+    /// The gradients of `w1`, of the given shape, of `b1`, `w2` and `b2`.
+    pub(super) fn into_tensors<const D: usize>(self, w1: [usize; D]) -> [Option<FlexTensor>; 4] {
+        let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
+        let (units, heads) = (self.b1.len(), self.b2.len());
+        [
+            Some(tensor(narrow(self.w1), w1)),
+            Some(tensor(narrow(self.b1), [units])),
+            Some(tensor(narrow(self.w2), [units, heads])),
+            Some(tensor(narrow(self.b2), [heads])),
+        ]
+    }
+}

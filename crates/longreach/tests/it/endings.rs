@@ -2,11 +2,9 @@
 //! select nothing, trainings whose last step ruins the weights, limits that are too low.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
+use crate::common::{ONE, Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
 use experiment::plan;
 use std::process::Stdio;
-
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
 /// A config of text with this many lengths from 64 on, and variants.
 fn wide(lengths: usize, variants: usize) -> Scratch {

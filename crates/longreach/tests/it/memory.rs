@@ -1,8 +1,6 @@
 //! Estimates of memory: what they count. `scripts/memory` compares them with measured peaks.
 
-use crate::common::{Scratch, TINY, exits, stderr, stdout};
-
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+use crate::common::{ONE, Scratch, TINY, exits, stderr, stdout};
 
 /// The estimates of a plan in bytes: of its training, and of each evaluation.
 fn estimates(scratch: &Scratch, more: &[&str]) -> (u64, Vec<u64>) {

@@ -1,12 +1,10 @@
 //! Links, devices, pipes and folders that cannot be read, in the places of files and folders.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{ONE, Scratch, TINY, command, exits, longreach, one, stderr, stdout};
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
 fn gather(scratch: &Scratch, out: &Path) -> Output {
     let mut program = longreach();
@@ -141,26 +139,6 @@ fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     assert_eq!(std::fs::read_link(&link).unwrap(), file);
     assert_eq!(std::fs::read(&file).unwrap(), records);
     assert!(stdout(&output).is_empty(), "{}", stdout(&output));
-}
-
-/// A recorded run.
-fn one() -> (Scratch, std::path::PathBuf) {
-    let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    (scratch, run)
-}
-
-fn command(name: &str, place: &Path, arguments: &[&str]) -> Output {
-    let mut program = longreach();
-    program
-        .arg(name)
-        .arg(place)
-        .args(arguments)
-        .output()
-        .unwrap()
 }
 
 #[test]

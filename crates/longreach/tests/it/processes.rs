@@ -2,7 +2,7 @@
 //! while another one holds a run.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, hangup_is_ignored, longreach, stderr, wait_for};
+use crate::common::{ONE, Scratch, TINY, exits, hangup_is_ignored, longreach, stderr, wait_for};
 use experiment::device::DeviceName;
 use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 use sweep::live::board::Board;
 use sweep::live::screen::state_counts;
 use sweep::options::{Options, Share};
-
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
 /// The only run of a sweep.
 fn run_of(scratch: &Scratch) -> PathBuf {

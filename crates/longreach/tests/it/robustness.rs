@@ -2,34 +2,17 @@
 //! processes, changed files.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
+use crate::common::{
+    ONE, Scratch, TINY, exits, longreach, one, read_json, stderr, stdout, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
-
-/// A recorded run.
-fn one() -> (Scratch, PathBuf) {
-    let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let run = scratch.runs().join(
-        scratch.records()[0]
-            .0
-            .parent()
-            .expect("a record lies in its run"),
-    );
-    (scratch, run)
-}
-
 fn verify(arguments: &[&str]) -> Output {
     longreach().arg("verify").args(arguments).output().unwrap()
-}
-
-fn read(path: &Path) -> serde_json::Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -100,7 +83,7 @@ fn verify_finds_what_was_changed_and_trains_again() {
     exits(&verify(&[&runs]), 0);
     // Whole in itself, and not what the training gives.
     let path = run.join("record.json");
-    let mut record = read(&path);
+    let mut record = read_json(&path);
     record["evals"][0]["metrics"]["loss_nats"]["value"] = 1.25.into();
     std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
     let found = verify(&[&runs]);
@@ -186,7 +169,7 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     exits(&output, 5);
     let records = scratch.records();
     let run = scratch.runs().join(records[0].0.parent().unwrap());
-    let record = read(&run.join("record.json"));
+    let record = read_json(&run.join("record.json"));
     let diverged = &record["diverged"];
     let what = diverged["what"].as_str().unwrap();
     assert!(
@@ -194,7 +177,7 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
         "{what}"
     );
     let (batch, step) = (
-        read(&run.join("diverged.json")),
+        read_json(&run.join("diverged.json")),
         diverged["step"].as_u64().unwrap(),
     );
     assert_eq!(
@@ -244,7 +227,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "71MiB"]].concat());
     exits(&little, 0);
     let path = scratch.runs().join(&scratch.records()[0].0);
-    let record = read(&path);
+    let record = read_json(&path);
     let row = |record: &serde_json::Value, test_len: u64| {
         record["evals"]
             .as_array()
@@ -276,7 +259,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
         .unwrap();
     let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
     exits(&more, 0);
-    assert_eq!(row(&read(&path), 16_000)["status"], "ok");
+    assert_eq!(row(&read_json(&path), 16_000)["status"], "ok");
     assert_eq!(
         std::fs::metadata(path.with_file_name("steps.jsonl"))
             .unwrap()
@@ -469,7 +452,7 @@ fn a_changed_job_is_refused_with_what_to_do() {
     let (scratch, run) = one();
     std::fs::remove_file(run.join("record.json")).unwrap();
     let path = run.join("job.json");
-    let mut job = read(&path);
+    let mut job = read_json(&path);
     job["spec"]["model"]["n_heads"] = 0.into();
     std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
     let worker = || longreach().arg("worker").arg(&run).output().unwrap();
@@ -537,7 +520,7 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
     assert_eq!(line.lines().count(), 1);
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&line).unwrap(),
-        read(&run.join("record.json"))
+        read_json(&run.join("record.json"))
     );
     exits(
         &longreach()
@@ -641,7 +624,7 @@ fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
 #[test]
 fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     let (scratch, run) = one();
-    let labels = |run: &Path| read(&run.join("record.json"))["labels"].clone();
+    let labels = |run: &Path| read_json(&run.join("record.json"))["labels"].clone();
     let before = labels(&run);
     // The same run under other axes.
     exits(
@@ -652,7 +635,7 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     exits(&verify(&[&run.display().to_string()]), 0);
     // An edit by hand stays an edit, whatever is written after it.
     let path = run.join("record.json");
-    let mut record = read(&path);
+    let mut record = read_json(&path);
     record["evals"][0]["metrics"]["loss_nats"]["value"] = 1.25.into();
     std::fs::write(&path, serde_json::to_vec_pretty(&record).unwrap()).unwrap();
     exits(&scratch.longreach("run", &ONE), 0);
@@ -737,4 +720,36 @@ fn records_that_do_not_fit_their_run_are_named() {
         );
     }
     assert!(count > 100, "{count} records");
+}
+
+/// What was removed while other runs trained is not recorded, and the exit code says so.
+#[test]
+fn a_run_removed_while_others_train_is_missing() {
+    let scratch = Scratch::with(TINY);
+    let run = || {
+        let mut command = longreach();
+        command.arg("run").arg(&scratch.config).arg("--runs");
+        command.arg(scratch.runs());
+        command.args(["train.steps=3000", "--jobs", "1"]);
+        command
+    };
+    let mut command = run();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    wait_for("the first run is recorded", || {
+        !scratch.records().is_empty()
+    });
+    // Its worker is done with the directory.
+    std::thread::sleep(Duration::from_millis(200));
+    let record = scratch.records()[0].0.clone();
+    std::fs::remove_dir_all(scratch.runs().join(record.parent().unwrap())).unwrap();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 1);
+    assert!(
+        stderr(&output).contains("1 run of 4 not recorded, or removed since"),
+        "{}",
+        stderr(&output)
+    );
+    exits(&run().output().unwrap(), 0);
+    assert_eq!(scratch.records().len(), 4);
 }

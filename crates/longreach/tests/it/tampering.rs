@@ -2,34 +2,14 @@
 //! `worker`, `run` and `report` believe.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{
+    ONE, Scratch, TINY, command, exits, longreach, one, read_json, stderr, stdout,
+};
 use experiment::plan;
 use experiment::run::task::build_task;
 use experiment::spec::{Job, RunSpec};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Output;
-
-const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
-
-/// A recorded run.
-fn one() -> (Scratch, PathBuf) {
-    let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    (scratch, run)
-}
-
-fn command(name: &str, run: &Path, arguments: &[&str]) -> Output {
-    let mut program = longreach();
-    program.arg(name).arg(run).args(arguments).output().unwrap()
-}
-
-fn read(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
+use std::path::Path;
 
 fn write(path: &Path, value: &Value) {
     std::fs::write(path, serde_json::to_vec_pretty(value).unwrap()).unwrap();
@@ -227,7 +207,7 @@ fn metric<'a>(record: &'a mut Value, name: &str) -> &'a mut Value {
 fn numbers_are_held_against_the_plan_where_there_is_no_seal() {
     let (_scratch, run) = one();
     let path = run.join("record.json");
-    let mut record = read(&path);
+    let mut record = read_json(&path);
     record.as_object_mut().unwrap().remove("seal").unwrap();
     write(&path, &record);
     let fine = command("verify", &run, &[]);
@@ -295,7 +275,7 @@ fn weights_are_scored_again_on_request() {
     );
     // Possible numbers, and no seal: only the weights know better.
     for path in [run.join("record.json"), evaluation] {
-        let whole = read(&path);
+        let whole = read_json(&path);
         let mut record = whole.clone();
         record.as_object_mut().unwrap().remove("seal").unwrap();
         metric(&mut record, "loss_nats")["value"] = json!(1.25);
@@ -325,7 +305,7 @@ fn later_evaluations_are_verified_and_an_edited_one_is_made_again() {
         .unwrap()
         .path();
     let whole = std::fs::read(&path).unwrap();
-    let mut record = read(&path);
+    let mut record = read_json(&path);
     metric(&mut record, "loss_nats")["value"] = json!(1.25);
     write(&path, &record);
     is_wrong(&run, "evals/", "an evaluation");
@@ -392,7 +372,7 @@ fn a_seal_goes_with_the_record_into_a_file_of_many() {
 fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
     let (scratch, run) = one();
     let path = run.join("record.json");
-    let whole = read(&path);
+    let whole = read_json(&path);
     // Half the loss, with the seal and without.
     let mut halved = whole.clone();
     let value = &mut metric(&mut halved, "loss_nats")["value"];
@@ -479,7 +459,7 @@ fn eval_refuses_a_job_and_a_record_that_are_not_those_of_the_run() {
     let (_scratch, run) = one();
     let files = |run: &Path| run.join("evals").exists();
     let (job, record) = (run.join("job.json"), run.join("record.json"));
-    let whole = read(&job);
+    let whole = read_json(&job);
     let mut changed = whole.clone();
     changed["spec"]["model"]["pe"]["base"] = json!(10.0);
     write(&job, &changed);
@@ -491,7 +471,7 @@ fn eval_refuses_a_job_and_a_record_that_are_not_those_of_the_run() {
         stderr(&output)
     );
     write(&job, &whole);
-    let mut changed = read(&record);
+    let mut changed = read_json(&record);
     changed["run_id"] = json!("0123456789abcdef");
     write(&record, &changed);
     let output = command("eval", &run, &["--lengths", "6"]);
@@ -531,7 +511,7 @@ const IMPOSSIBLE: [(&str, &str); 19] = [
 fn a_job_that_no_config_can_ask_for_is_refused_by_every_command() {
     let (_scratch, run) = one();
     let path = run.join("job.json");
-    let whole = read(&path);
+    let whole = read_json(&path);
     for (place, value) in IMPOSSIBLE {
         let mut job = whole.clone();
         *job["spec"].pointer_mut(place).unwrap() = serde_json::from_str(value).unwrap();
@@ -555,7 +535,7 @@ fn a_job_that_no_config_can_ask_for_is_refused_by_every_command() {
         is_wrong(&run, "cannot be run: ", place);
         let record = run.join("record.json");
         let own = std::fs::read(&record).unwrap();
-        let mut forged = read(&record);
+        let mut forged = read_json(&record);
         forged["run_id"] = json!(id);
         write(&record, &forged);
         let eval = command("eval", &run, &["--lengths", "6"]);
@@ -599,7 +579,7 @@ fn a_record_of_a_newer_version_is_never_replaced_and_a_damaged_one_not_in_silenc
     let (scratch, run) = one();
     let path = run.join("record.json");
     let whole = std::fs::read(&path).unwrap();
-    let mut newer = read(&path);
+    let mut newer = read_json(&path);
     newer["schema"] = json!(2);
     write(&path, &newer);
     let kept = std::fs::read(&path).unwrap();
@@ -663,7 +643,7 @@ fn a_run_without_its_job_is_reported_and_mended() {
 #[test]
 fn a_run_that_pytorch_trained_is_called_that() {
     let (scratch, run) = one();
-    let mut record = read(&run.join("record.json"));
+    let mut record = read_json(&run.join("record.json"));
     record["environment"]["burn"] = json!("none: pytorch 2.9.0");
     record["spec"]["model"]["pe"] = json!({"kind": "Slope", "source": "pytorch 2.9.0"});
     for key in ["text", "value"] {

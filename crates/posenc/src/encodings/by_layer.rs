@@ -21,6 +21,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// `kind = "by_layer"`: configuration of [`ByLayer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,9 +43,9 @@ pub struct ByLayer {
     pattern: Vec<usize>,
 }
 
-struct PreparedByLayer<'a> {
-    parts: Vec<Box<dyn Prepared + 'a>>,
-    pattern: &'a [usize],
+pub(super) struct PreparedByLayer<'a> {
+    pub(super) parts: Vec<Box<dyn Prepared + 'a>>,
+    pub(super) pattern: Cow<'a, [usize]>,
 }
 
 impl PreparedByLayer<'_> {
@@ -65,7 +66,7 @@ impl PositionalEncoding for ByLayer {
             .map(|part| part.prepare(positions, context));
         Ok(Box::new(PreparedByLayer {
             parts: prepared.collect::<Result<_, _>>()?,
-            pattern: &self.pattern,
+            pattern: self.pattern.as_slice().into(),
         }))
     }
 

@@ -6,15 +6,11 @@
 //! - Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`.
 //! - Limits: none by construction. Causal only, as FoX. Linear attention cannot host it here.
 
-use super::fox::FoxLayer;
+use super::fox::{Fox, FoxLayer};
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
-use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
-use burn::module::Module;
-use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -38,68 +34,8 @@ impl Default for CableConfig {
     }
 }
 
-/// Penalties accumulated between key and query.
-#[derive(Module, Debug)]
-pub struct Cable {
-    layers: Vec<FoxLayer>,
-    head_dim: usize,
-    scaled: bool,
-}
-
-struct PreparedCable<'a> {
-    encoding: &'a Cable,
-    context: Context,
-}
-
-impl PositionalEncoding for Cable {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedCable {
-            encoding: self,
-            context: context.clone(),
-        }))
-    }
-
-    fn acts_in_groups(&self) -> bool {
-        true
-    }
-}
-
-impl Prepared for PreparedCable<'_> {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
-        if self.encoding.scaled {
-            return (q, k);
-        }
-        (q * (self.encoding.head_dim as f64).sqrt(), k)
-    }
-
-    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        let factor = if self.encoding.scaled {
-            1.0
-        } else {
-            (self.encoding.head_dim as f64).sqrt()
-        };
-        Some(FusedQk::new(None, factor))
-    }
-
-    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
-        let Context { groups, ops, .. } = self.context;
-        Some(self.encoding.layers[layer].sums(-1.0, hidden(), groups, ops))
-    }
-
-    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        Some(self.encoding.layers[layer].decay(-1.0, content, self.context.groups))
-    }
-}
+/// Penalties accumulated between key and query: [`Fox`] with the gates' sign turned.
+pub type Cable = Fox;
 
 impl EncodingSpec for CableConfig {
     type Module = Cable;
@@ -124,24 +60,19 @@ impl EncodingSpec for CableConfig {
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {
-        Facts {
-            relative: true,
-            by_distance: true,
-            ignores_positions: true,
-            causal_only: true,
-            decays: true,
-            bias_workspace: 5.0,
-            bias_kept: 2.0,
-            bias_work: 0.0,
-            ..Facts::new(Hooks::CONTENT_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
-        }
+        Fox::facts(Hooks::CONTENT_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
     }
 
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Cable {
+        let factor = if self.scaled {
+            1.0
+        } else {
+            (shape.head_dim as f64).sqrt()
+        };
         Cable {
             layers: parameters.take_groups("layers", FoxLayer::take),
-            head_dim: shape.head_dim,
-            scaled: self.scaled,
+            sign: -1.0,
+            factor,
         }
     }
 }

@@ -40,7 +40,11 @@ impl Default for FoxConfig {
 /// Forget gates accumulated between key and query.
 #[derive(Module, Debug)]
 pub struct Fox {
-    layers: Vec<FoxLayer>,
+    pub(super) layers: Vec<FoxLayer>,
+    /// Of the gates' argument: 1, or -1 for `cable`.
+    pub(super) sign: f64,
+    /// Of the logits.
+    pub(super) factor: f64,
 }
 
 /// The gates of one layer.
@@ -69,6 +73,22 @@ impl PositionalEncoding for Fox {
 
     fn acts_in_groups(&self) -> bool {
         true
+    }
+}
+
+impl Fox {
+    pub(super) fn facts(hooks: Hooks) -> Facts {
+        Facts {
+            relative: true,
+            by_distance: true,
+            ignores_positions: true,
+            causal_only: true,
+            decays: true,
+            bias_workspace: 5.0,
+            bias_kept: 2.0,
+            bias_work: 0.0,
+            ..Facts::new(hooks)
+        }
     }
 }
 
@@ -123,17 +143,31 @@ impl FoxLayer {
 }
 
 impl Prepared for PreparedFox<'_> {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
+        let factor = self.encoding.factor;
+        let q = if factor == 1.0 { q } else { q * factor };
+        (q, k)
+    }
+
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
+        Some(FusedQk::new(None, self.encoding.factor))
     }
 
     fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
         let Context { groups, ops, .. } = self.context;
-        Some(self.encoding.layers[layer].sums(1.0, hidden(), groups, ops))
+        let Fox { layers, sign, .. } = self.encoding;
+        Some(layers[layer].sums(*sign, hidden(), groups, ops))
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        Some(self.encoding.layers[layer].decay(1.0, content, self.context.groups))
+        let Fox { layers, sign, .. } = self.encoding;
+        Some(layers[layer].decay(*sign, content, self.context.groups))
     }
 }
 
@@ -159,22 +193,14 @@ impl EncodingSpec for FoxConfig {
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {
-        Facts {
-            relative: true,
-            by_distance: true,
-            ignores_positions: true,
-            causal_only: true,
-            decays: true,
-            bias_workspace: 5.0,
-            bias_kept: 2.0,
-            bias_work: 0.0,
-            ..Facts::new(Hooks::CONTENT_BIAS)
-        }
+        Fox::facts(Hooks::CONTENT_BIAS)
     }
 
     fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Fox {
         Fox {
             layers: parameters.take_groups("layers", FoxLayer::take),
+            sign: 1.0,
+            factor: 1.0,
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct NopeConfig {}
 #[derive(Module, Debug, Default)]
 pub struct Nope {}
 
-struct PreparedNope;
+pub(super) struct PreparedNope;
 
 impl Prepared for PreparedNope {
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {

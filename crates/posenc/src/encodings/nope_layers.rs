@@ -5,18 +5,17 @@
 //! - Parameters: those of `part`, under `part.0`.
 //! - Limits: those of its part.
 
+use super::by_layer::PreparedByLayer;
+use super::nope::PreparedNope;
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{
-    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
-};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
-use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -66,26 +65,20 @@ fn check_every(every: usize) -> Result<(), ConfigError> {
     in_range("every", every, 2..=1024, hint)
 }
 
-struct PreparedNopeLayers<'a> {
-    part: Box<dyn Prepared + 'a>,
-    every: usize,
-}
-
-impl PreparedNopeLayers<'_> {
-    fn acts(&self, layer: usize) -> bool {
-        !(layer + 1).is_multiple_of(self.every)
-    }
-}
-
 impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedNopeLayers {
-            part: self.part[0].prepare(positions, context)?,
-            every: self.every,
+        let mut pattern = vec![0; self.every];
+        pattern[self.every - 1] = 1;
+        Ok(Box::new(PreparedByLayer {
+            parts: vec![
+                self.part[0].prepare(positions, context)?,
+                Box::new(PreparedNope),
+            ],
+            pattern: pattern.into(),
         }))
     }
 
@@ -95,69 +88,6 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
 
     fn acts_in_groups(&self) -> bool {
         acts_for_all(&self.part[0])
-    }
-}
-
-impl Prepared for PreparedNopeLayers<'_> {
-    fn embed(&self, x: Tensor<3>) -> Tensor<3> {
-        self.part.embed(x)
-    }
-
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
-        if self.acts(layer) {
-            self.part.transform_qk(layer, q, k, hidden)
-        } else {
-            (q, k)
-        }
-    }
-
-    fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
-        if self.acts(layer) {
-            self.part.fused_qk(layer)
-        } else {
-            Some(FusedQk::default())
-        }
-    }
-
-    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
-        self.acts(layer)
-            .then(|| self.part.decays(layer, hidden))
-            .flatten()
-    }
-
-    fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
-        self.acts(layer)
-            .then(|| self.part.logits_bias(layer))
-            .flatten()
-    }
-
-    fn bias_layer(&self, layer: usize) -> usize {
-        first_alike(layer, |layer| {
-            self.acts(layer).then(|| self.part.bias_layer(layer))
-        })
-    }
-
-    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        self.acts(layer)
-            .then(|| self.part.content_bias(layer, content))
-            .flatten()
-    }
-
-    fn output_bias(
-        &self,
-        layer: usize,
-        content: &Content<'_>,
-        weights: &dyn Fn() -> Tensor<4>,
-    ) -> Option<Tensor<4>> {
-        self.acts(layer)
-            .then(|| self.part.output_bias(layer, content, weights))
-            .flatten()
     }
 }
 

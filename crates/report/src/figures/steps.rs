@@ -1,10 +1,10 @@
 //! Scores by training step, for each length that was scored while training.
 
-use super::shared::{Named, bands, chance, heading, range};
-use super::training::{Curve, averaged_by_step, ended, group_names, training_looks};
-use crate::captions::{direction, key, slug};
+use super::shared::{bands, chance, heading, range};
+use super::training::{Curve, ended, series_by_step, training_looks};
+use crate::captions::{direction, slug};
 use crate::document::Figure;
-use crate::plot::{LinePlot, Series};
+use crate::plot::LinePlot;
 use crate::spec::ReportSpec;
 use records::analysis::groups::Run;
 use records::analysis::setting::Setting;
@@ -51,18 +51,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
         });
         points.collect()
     };
-    let (names, shared) = group_names(setting, &looks);
-    let of = |((at, style), name): ((usize, usize), &String)| {
-        let group = &setting.groups[at];
-        let method = setting.methods.iter().position(|m| m.group == at);
-        let named = Named {
-            name,
-            key: method.map_or_else(String::new, key),
-            style,
-        };
-        averaged_by_step(&named, lead, &group.runs, curve)
-    };
-    let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
+    let (mut series, shared) = series_by_step(setting, looks, lead, curve);
     series.retain(|line| !line.points.is_empty());
     if series.is_empty() {
         return None;

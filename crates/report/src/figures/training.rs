@@ -25,19 +25,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         let points = run.train.loss_curve.iter();
         points.map(|p| (p.step as f64, p.loss_nats)).collect()
     };
-    let (names, shared) = group_names(setting, &looks);
-    let of = |((at, style), name): ((usize, usize), &String)| {
-        let group = &setting.groups[at];
-        // The key of the group's first method: it hides the training with the scores.
-        let method = setting.methods.iter().position(|m| m.group == at);
-        let named = Named {
-            name,
-            key: method.map_or_else(String::new, key),
-            style,
-        };
-        averaged_by_step(&named, metric::LOSS_NATS, &group.runs, curve)
-    };
-    let mut series: Vec<Series> = looks.into_iter().zip(&names).map(of).collect();
+    let (mut series, shared) = series_by_step(setting, looks, metric::LOSS_NATS, curve);
     if series.iter().all(|s| s.points.is_empty()) {
         return None;
     }
@@ -84,7 +72,7 @@ pub(super) type Curve = Vec<(f64, f64)>;
 /// The mean over runs at the steps of the longest one. Runs that ended earlier have points at other
 /// steps: between two of them a run has the value on the line, and after its end the last one, but
 /// for a run that diverged. Without that the mean would be over other runs at each step.
-pub(super) fn averaged_by_step(
+fn averaged_by_step(
     named: &Named<'_>,
     metric: &str,
     runs: &[Run<'_>],
@@ -173,11 +161,25 @@ pub(super) fn training_looks(
 }
 
 /// The names of groups whose training is drawn, and what they share.
-pub(super) fn group_names(
+pub(super) fn series_by_step(
     setting: &Setting<'_>,
-    looks: &[(usize, usize)],
-) -> (Vec<String>, String) {
+    looks: Vec<(usize, usize)>,
+    metric: &str,
+    curve: impl Fn(&Run<'_>) -> Curve,
+) -> (Vec<Series>, String) {
     let title = |at: usize| setting.groups[at].named.title.as_str();
     let lines: Vec<(usize, &str)> = looks.iter().map(|(at, _)| (*at, title(*at))).collect();
-    names(setting, &lines)
+    let (names, shared) = names(setting, &lines);
+    let of = |((at, style), name): ((usize, usize), &String)| {
+        // The key of the group's first method: it hides the training with the scores.
+        let method = setting.methods.iter().position(|m| m.group == at);
+        let named = Named {
+            name,
+            key: method.map_or_else(String::new, key),
+            style,
+        };
+        averaged_by_step(&named, metric, &setting.groups[at].runs, &curve)
+    };
+    let series = looks.into_iter().zip(&names).map(of).collect();
+    (series, shared)
 }

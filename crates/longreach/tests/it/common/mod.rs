@@ -38,6 +38,29 @@ set = { scaling = { kind = "yarn" } }
 "model.pe" = [{ kind = "rope" }, { kind = "learned" }]
 "#;
 
+/// Overrides that leave one run of [`TINY`].
+pub const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+
+/// A recorded run of [`TINY`], and its directory.
+pub fn one() -> (Scratch, PathBuf) {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let record = scratch.records()[0].0.clone();
+    let run = scratch.runs().join(record.parent().unwrap());
+    (scratch, run)
+}
+
+/// Runs `longreach NAME PLACE ARGUMENTS`.
+pub fn command(name: &str, place: &Path, arguments: &[&str]) -> Output {
+    let mut program = longreach();
+    program.arg(name).arg(place);
+    program.args(arguments).output().unwrap()
+}
+
+pub fn read_json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
 /// A scratch directory with a config in it.
 pub struct Scratch {
     pub directory: TempDir,
