@@ -157,7 +157,9 @@ def draw(
         style = {"color": COLORS[at % len(COLORS)], "marker": MARKERS[at % len(MARKERS)]}
         means = line.groupby("test_len").value.agg(lambda v: back(sum(map(into, v)) / len(v)))
         label = str(name) if variant == "trained" else f"{name} + {variant}"
-        told = ", ".join(f"{key} = {value}" for key, value in zip(apart, values))
+        # As in a report, a key that is not set is not named.
+        told = zip(apart, values)
+        told = ", ".join(f"{key} = {value}" for key, value in told if value == value)
         label = f"{label} [{told}]" if told else label
         ax.plot(means.index, means.values, label=label, markersize=5, linewidth=1.6, **style)
         if line.seed.nunique() > 1:

@@ -336,15 +336,9 @@ fn another_metric(setting: &Setting<'_>) -> String {
         };
         let score = |(_, estimate): &(&Method, Estimate)| estimate_text(metric, estimate);
         let text = |row: &(&Method, Estimate)| format!("{} ({})", row.0.title, score(row));
-        let is_one_seed = first.1.interval.is_none() && score(first) != score(last);
-        if is_one_seed || first.1.is_separated_from(&last.1) {
-            let how = if is_one_seed {
-                " (one seed: no test)"
-            } else {
-                ""
-            };
+        if first.1.is_separated_from(&last.1) {
             return format!(
-                "; {} at {len} does not distinguish the methods, {} does{how}: from {} down to {}",
+                "; {} at {len} does not distinguish the methods, {} does: from {} down to {}",
                 words(lead),
                 words(metric),
                 text(first),

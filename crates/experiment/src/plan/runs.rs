@@ -30,6 +30,7 @@ impl Planner {
             return Ok(());
         };
         let (source, choices) = sweep.as_ref();
+        check_lengths(cell, written)?;
         select.check(cell, choices, &written.seeds, written.eval.rows)?;
         let by = select.metric(cell, self.task(cell, written)?.as_ref())?;
         let mut tried = Vec::new();

@@ -43,7 +43,7 @@ pub struct Args {
     /// Only this variant, for logits and tables
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
-    /// Only these test lengths, for logits and tables
+    /// Only these test lengths, for logits and tables; a range of lengths counts as its upper end
     #[arg(long, value_name = "LENGTHS", value_delimiter = ',')]
     lengths: Vec<usize>,
     /// The device that computes logits and tables [default: cpu]

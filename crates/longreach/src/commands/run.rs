@@ -160,7 +160,17 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         console::print_colored(&report);
     }
     print_failures(&outcome, done, runs);
-    Ok(outcome.exit())
+    match outcome.exit() {
+        // Directories of runs were removed while others trained.
+        Exit::Done if done < runs && options.retry.is_none() => {
+            let missing = count(runs - done, "run");
+            console::tell(&format!(
+                "\n{missing} of {runs} not recorded, or removed since; run the same command again"
+            ));
+            Ok(Exit::SomeFailed)
+        }
+        exit => Ok(exit),
+    }
 }
 
 fn options(arguments: &Args, plan: &Plan, device: &Device) -> Options {

@@ -1000,3 +1000,17 @@ fn submit_takes_the_sweep_and_then_the_result() {
     let said = "2 of 2 runs recorded, chosen by 12 runs elsewhere";
     assert!(told.contains(said), "{told}");
 }
+
+/// A text is cut into windows of the tested lengths, which are checked before.
+#[test]
+fn a_length_in_quotes_is_refused_on_text_too() {
+    let scratch = Scratch::with(CONFIG);
+    let text = "task={kind=\"text\",eval_tokens=1024}";
+    let output = scratch.longreach("check", &[text, "eval.test_lens=[\"4\"]"]);
+    exits(&output, 2);
+    let said = stderr(&output);
+    assert!(
+        said.contains("`eval.test_lens.0` is not a length"),
+        "{said}"
+    );
+}

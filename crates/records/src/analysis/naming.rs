@@ -238,6 +238,10 @@ fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[Spec], notes:
                 let mut labels = first[member].labels.iter();
                 let label = labels.find(|label| label.key == *key);
                 let value = settings[at].get(key).or(label.map(|label| &label.text));
+                // A method keeps its name beside later evaluations of other settings.
+                if value.is_none() && key.starts_with("eval.") {
+                    return None;
+                }
                 let value = value.map_or("not set", String::as_str);
                 // A hash tells corpora apart by its first digits.
                 let value = if last(key).ends_with("blake3") {
@@ -245,10 +249,16 @@ fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[Spec], notes:
                 } else {
                     value
                 };
-                format!("{} = {}", text::name(key, 80), text::name(value, 60))
+                Some(format!(
+                    "{} = {}",
+                    text::name(key, 80),
+                    text::name(value, 60)
+                ))
             };
-            let parts: Vec<String> = keys.iter().map(part).collect();
-            names[member] = format!("{name} [{}]", parts.join(", "));
+            let parts: Vec<String> = keys.iter().filter_map(part).collect();
+            if !parts.is_empty() {
+                names[member] = format!("{name} [{}]", parts.join(", "));
+            }
         }
         let shown: Vec<String> = keys.iter().map(|key| text::name(key, 80)).collect();
         notes.push(format!(

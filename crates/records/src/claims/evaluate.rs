@@ -21,7 +21,13 @@ impl Claims {
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();
             let mut unanswered = Vec::new();
-            for place in settings.iter().filter(|p| claim.is_about(&p.setting)) {
+            let has_metric = |setting: &Setting<'_>| {
+                let mut known = setting.all_metrics.iter();
+                known.any(|metric| *metric == claim.metric)
+            };
+            let is_here =
+                |p: &&ExperimentSetting<'_>| claim.is_about(&p.setting) && has_metric(&p.setting);
+            for place in settings.iter().filter(is_here) {
                 let evaluation = Evaluation {
                     setting: &place.setting,
                     claim,

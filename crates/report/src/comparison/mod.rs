@@ -125,13 +125,14 @@ impl ScoreComparison {
         self.count(Verdict::Worse) + self.count(Verdict::Lost) > 0
     }
 
-    /// Whether every setting, method and length of the first set is in the second, and there is at
-    /// least one.
+    /// Whether every setting, method and length of the first set is in the second, and at least one
+    /// score has a seed in common.
     pub fn covers_first(&self) -> bool {
         let covered = |setting: &ComparedSetting| {
             setting.only_first.is_empty() && setting.lengths_only_first.is_empty()
         };
-        let compared = self.settings.iter().any(|s| !s.scores.is_empty());
+        let scores = || self.settings.iter().flat_map(|setting| &setting.scores);
+        let compared = scores().any(|score| score.verdict != Verdict::NoSeed);
         compared && self.only_first.is_empty() && self.settings.iter().all(covered)
     }
 }

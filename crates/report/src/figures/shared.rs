@@ -9,6 +9,7 @@ use records::analysis::setting::Setting;
 use records::metric::{self, better_first};
 use records::stats::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
 use records::text::{self, short_hash};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use records::analysis::looks::MOST_LINES;
@@ -207,7 +208,7 @@ pub(super) fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chanc
 }
 
 /// The methods drawn: all, or where there are too many the baseline and the best at the longest
-/// length that most of them have a number for.
+/// length that most of them have a number for; equal ones by the next shorter length.
 pub(super) fn drawn(setting: &Setting<'_>, spec: &ReportSpec) -> (Vec<usize>, String) {
     let all: Vec<usize> = (0..setting.methods.len()).collect();
     if all.len() <= MOST_LINES {
@@ -225,22 +226,26 @@ pub(super) fn drawn(setting: &Setting<'_>, spec: &ReportSpec) -> (Vec<usize>, St
     let lengths = setting.lengths.iter();
     let last = lengths.rev().find(is_common).or(setting.lengths.last());
     let last = last.copied().unwrap_or(0);
-    let mut scored: Vec<(usize, Option<f64>)> = all.iter().map(|i| (*i, score(*i, last))).collect();
-    scored.sort_by(|a, b| match (a.1, b.1) {
+    let shorter = || setting.lengths.iter().rev().filter(|len| **len <= last);
+    let by_score = |a: usize, b: usize, len: usize| match (score(a, len), score(b, len)) {
         (Some(x), Some(y)) => better_first(metric, x, y),
         (x, y) => x.is_none().cmp(&y.is_none()),
+    };
+    let mut best = all.clone();
+    best.sort_by(|a, b| {
+        let orders = shorter().map(|len| by_score(*a, *b, *len));
+        orders.fold(Ordering::Equal, Ordering::then)
     });
     let base = baseline(setting, spec);
     let base = base.and_then(|base| setting.methods.iter().position(|m| m.name == base.name));
-    let best = scored.into_iter().map(|(i, _)| i);
     let mut kept: Vec<usize> = base.into_iter().collect();
-    kept.extend(best.filter(|i| Some(*i) != base));
+    kept.extend(best.into_iter().filter(|i| Some(*i) != base));
     kept.truncate(MOST_LINES);
     kept.sort_unstable();
     let besides = base.map_or("", |_| "the baseline and ");
     let note = format!(
         " Drawn: {MOST_LINES} of {} methods, {besides}those with the best {metric} at {last}, the \
-         longest length that most have a number for.",
+         longest length that most have a number for (equal ones: at the next shorter length).",
         all.len()
     );
     (kept, note)

@@ -250,7 +250,7 @@ pub(crate) fn summaries_csv(
                     number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
                     point.values.len().to_string(),
                     (point.runs + point.failed).to_string(),
-                    if point.is_whole() {
+                    if point.is_whole() || absent.is_empty() {
                         "ok".into()
                     } else {
                         absent.join(" / ")
@@ -301,15 +301,15 @@ fn learned_share(learned: &Learned) -> Point {
     let seeds = learned.seeds.iter();
     let values: Vec<(u64, f64)> = seeds.filter(|s| s.2).map(|s| (s.0, s.1)).collect();
     let share = values.len() as f64 / learned.seeds.len() as f64;
-    let absent = match learned.seeds[..] {
-        [] => Absent::Missing,
-        _ => Absent::Unconverged,
+    let absent = match learned.seeds.len() {
+        0 => Some(Absent::Missing),
+        all => (2 * values.len() < all).then_some(Absent::Unconverged),
     };
     Point {
         values,
         estimate: Estimate::of_mean(&[share]),
         runs: learned.seeds.len(),
-        absent: BTreeSet::from([absent]),
+        absent: absent.into_iter().collect(),
         ..Point::default()
     }
 }

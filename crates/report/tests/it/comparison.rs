@@ -213,6 +213,17 @@ fn shares_and_other_metrics() {
     assert_eq!(sides.settings[0].metric, "exact_match");
     let empty = ScoreComparison::of(("a", &before), ("b", &[]), &ComparisonSpec::default());
     assert!(matches!(empty, Err(ReportError::Empty { .. })));
+
+    // Without a seed in common nothing is compared.
+    let mut others = before.clone();
+    for record in &mut others {
+        record.seed += 10;
+        record.run_id = hex(&format!("other {}", record.run_id));
+    }
+    let sides = compare(&before, &others, &ComparisonSpec::default());
+    let scores: usize = sides.settings.iter().map(|s| s.scores.len()).sum();
+    assert!(scores > 0 && sides.count(Verdict::NoSeed) == scores);
+    assert!(!sides.covers_first());
 }
 
 /// Settings of one kind of task are paired by their task, each once; where only one is left on each

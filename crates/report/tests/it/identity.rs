@@ -156,10 +156,9 @@ fn a_change_of_any_leaf_but_the_seed_is_another_method() {
                     .unwrap();
                 // A variant's own name, and the encoding lists, stand in the key under other words.
                 let is_listed = key.starts_with("eval.variants.");
-                assert!(
-                    is_listed || after.iter().all(|name| name.contains(last)),
-                    "{path}: {after:?}"
-                );
+                // Beside later evaluations with such a key its methods keep their names.
+                let named = after.iter().filter(|name| name.contains(last)).count();
+                assert!(is_listed || named >= before.len(), "{path}: {after:?}");
             }
             // The order of records does not matter.
             assert_eq!(after, methods(&[other, run.clone()]), "{path}");
@@ -285,10 +284,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
     let decode = [("eval/decode", json!("greedy"))];
     assert_eq!(
         names(&decode),
-        [
-            "lr = 0.003 [eval.decode = greedy]",
-            "lr = 0.003 [eval.decode = not set]"
-        ]
+        ["lr = 0.003 [eval.decode = greedy]", "lr = 0.003"]
     );
     let seed = [("eval/seed", json!(7))];
     assert_eq!(
@@ -575,8 +571,7 @@ fn later_evaluations_add_rows_to_their_runs() {
     greedy.spec["eval"]["decode"] = json!("greedy");
     let with = methods(&[records.clone(), vec![greedy.clone()]].concat());
     assert!(
-        with.contains(&"rope [eval.decode = greedy]".into())
-            && with.contains(&"rope [eval.decode = not set]".into()),
+        with.contains(&"rope [eval.decode = greedy]".into()) && with.contains(&"rope".into()),
         "{with:?}"
     );
     greedy.model.weights_blake3 = hex("other weights");

@@ -14,7 +14,8 @@ use tiny_transformer::Pass;
 pub(super) const ABOUT: &str = "run_id";
 
 /// Writes `VARIANT.LENGTH.tokens`, `[rows, tokens]`, and `VARIANT.LENGTH.logits`, `[rows, tokens,
-/// vocab_size]`, for the first rows of every test set; returns a line about the file.
+/// vocab_size]`, for the first rows of every test set, of a range of lengths rows of its upper end;
+/// returns a line about the file.
 ///
 /// # Errors
 ///
