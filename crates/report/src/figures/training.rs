@@ -160,7 +160,8 @@ pub(super) fn training_looks(
     (looks, note)
 }
 
-/// The names of groups whose training is drawn, and what they share.
+/// The curves of the groups that are drawn, each the mean over its runs, and what their names leave
+/// out.
 pub(super) fn series_by_step(
     setting: &Setting<'_>,
     looks: Vec<(usize, usize)>,

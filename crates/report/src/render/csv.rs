@@ -250,7 +250,7 @@ pub(crate) fn summaries_csv(
                     number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
                     point.values.len().to_string(),
                     (point.runs + point.failed).to_string(),
-                    if point.is_whole() || absent.is_empty() {
+                    if point.is_whole() || point.estimate.is_some() && absent.is_empty() {
                         "ok".into()
                     } else {
                         absent.join(" / ")
