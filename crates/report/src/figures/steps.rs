@@ -35,7 +35,6 @@ fn chosen(lengths: &[usize]) -> Vec<usize> {
     places.map(|at| lengths[at]).collect()
 }
 
-#[expect(clippy::too_many_lines, reason = "one figure, field by field")]
 fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure> {
     let lead = setting.lead();
     let methods = super::shared::drawn(setting, spec).0;
