@@ -739,9 +739,9 @@ fn a_run_removed_while_others_train_is_missing() {
     wait_for("the first run is recorded", || {
         !scratch.records().is_empty()
     });
-    // Its worker is done with the directory.
-    std::thread::sleep(Duration::from_millis(200));
     let record = scratch.records()[0].0.clone();
+    // Then its worker is done with the directory, and two runs are left.
+    wait_for("the second run is recorded", || scratch.records().len() > 1);
     std::fs::remove_dir_all(scratch.runs().join(record.parent().unwrap())).unwrap();
     let output = child.wait_with_output().unwrap();
     exits(&output, 1);
