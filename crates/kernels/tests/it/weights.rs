@@ -4,6 +4,26 @@
 use crate::common::{Input, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Device, Tensor, TensorData};
 use longreach_kernels::{CellNetwork, DiagonalNetwork, reference};
+use std::fmt::Debug;
+
+/// A fused operation is its definition at all sizes, and the gradients of this are those of finite
+/// differences at a small one.
+fn agree<O: Copy, S: Copy + Debug>(
+    name: &str,
+    all: &[S],
+    small: S,
+    inputs: fn(S) -> Vec<Input>,
+    of: fn(O, &[Tensor<1>], S) -> Tensor<1>,
+    [fused, definition]: [O; 2],
+) {
+    for &sizes in all {
+        let what = format!("{name} {sizes:?}");
+        compare(1.0, &what, &inputs(sizes), &|x| of(fused, x, sizes), &|x| {
+            of(definition, x, sizes)
+        });
+    }
+    differences(name, &inputs(small), &|x| of(definition, x, small));
+}
 
 type Weights = fn(Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
 
@@ -78,52 +98,38 @@ fn a_row_that_sees_nothing_weighs_nothing() {
     assert!((y[6..].iter().sum::<f32>() - 1.0).abs() < 1e-6);
 }
 
+/// The logits of 2 sequences and 3 heads.
+fn logits([queries, keys, _]: [usize; 3]) -> Vec<Input> {
+    vec![input(&[2 * 3 * queries * keys], 1)]
+}
+
 type Count = fn(Tensor<4>, usize, f64) -> Tensor<4>;
 
-fn counted(count: Count, x: &Tensor<1>, [queries, keys, first]: [usize; 3]) -> Tensor<1> {
-    let logits = x.clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
+fn counted(count: Count, x: &[Tensor<1>], [queries, keys, first]: [usize; 3]) -> Tensor<1> {
+    let logits = x[0].clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
     // Some counts reach the limit, which is not a sum of the others.
     count(logits * 2.0, first, 4.321).reshape([2 * 3 * queries * keys])
 }
 
 #[test]
 fn fused_counts_agree_with_their_definition() {
-    for sizes @ [queries, keys, _] in SIZES {
-        compare(
-            1.0,
-            &format!("counts {sizes:?}"),
-            &[input(&[2 * 3 * queries * keys], 1)],
-            &|x| counted(longreach_kernels::count_open_keys, &x[0], sizes),
-            &|x| counted(reference::count_open_keys, &x[0], sizes),
-        );
-    }
-    differences("counts", &[input(&[2 * 3 * 4 * 9], 1)], &|x| {
-        counted(reference::count_open_keys, &x[0], [4, 9, 5])
-    });
+    let fused = longreach_kernels::count_open_keys;
+    let both: [Count; 2] = [fused, reference::count_open_keys];
+    agree("counts", &SIZES, [4, 9, 5], logits, counted, both);
 }
 
 type Shares = fn(Tensor<4>, usize) -> Tensor<4>;
 
 /// The bias that breaks a stick, of logits of which some are large.
-fn shares(shares: Shares, x: &Tensor<1>, [queries, keys, first]: [usize; 3]) -> Tensor<1> {
-    let logits = x.clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
+fn shares(shares: Shares, x: &[Tensor<1>], [queries, keys, first]: [usize; 3]) -> Tensor<1> {
+    let logits = x[0].clone().reshape([2, queries, 3, keys]).swap_dims(1, 2);
     shares(logits * 4.0, first).reshape([2 * 3 * queries * keys])
 }
 
 #[test]
 fn fused_shares_agree_with_their_definition() {
-    for sizes @ [queries, keys, _] in SIZES {
-        compare(
-            1.0,
-            &format!("shares {sizes:?}"),
-            &[input(&[2 * 3 * queries * keys], 1)],
-            &|x| shares(longreach_kernels::break_stick, &x[0], sizes),
-            &|x| shares(reference::break_stick, &x[0], sizes),
-        );
-    }
-    differences("shares", &[input(&[2 * 3 * 4 * 9], 1)], &|x| {
-        shares(reference::break_stick, &x[0], [4, 9, 5])
-    });
+    let both: [Shares; 2] = [longreach_kernels::break_stick, reference::break_stick];
+    agree("shares", &SIZES, [4, 9, 5], logits, shares, both);
 }
 
 type OfCells = fn(Tensor<4>, CellNetwork) -> Tensor<4>;
@@ -165,19 +171,9 @@ fn of_cells(f: OfCells, x: &[Tensor<1>], sizes: [usize; 7]) -> Tensor<1> {
 
 #[test]
 fn fused_cell_networks_agree_with_their_definition() {
-    for sizes in CELLS {
-        compare(
-            1.0,
-            &format!("cells {sizes:?}"),
-            &cell_inputs(sizes),
-            &|x| of_cells(longreach_kernels::cell_network, x, sizes),
-            &|x| of_cells(reference::cell_network, x, sizes),
-        );
-    }
-    let sizes = [4, 2, 2, 3, 2, 3, 2];
-    differences("cells", &cell_inputs(sizes), &|x| {
-        of_cells(reference::cell_network, x, sizes)
-    });
+    let small = [4, 2, 2, 3, 2, 3, 2];
+    let both: [OfCells; 2] = [longreach_kernels::cell_network, reference::cell_network];
+    agree("cells", &CELLS, small, cell_inputs, of_cells, both);
 }
 
 type Network = fn(DiagonalNetwork) -> Tensor<4>;
@@ -215,19 +211,9 @@ fn network(f: Network, x: &[Tensor<1>], [rows, columns, hidden, heads]: [usize; 
 
 #[test]
 fn fused_networks_agree_with_their_definition() {
-    for sizes in NETWORKS {
-        compare(
-            1.0,
-            &format!("networks {sizes:?}"),
-            &network_inputs(sizes),
-            &|x| network(longreach_kernels::diagonal_network, x, sizes),
-            &|x| network(reference::diagonal_network, x, sizes),
-        );
-    }
-    let sizes = [3, 5, 4, 2];
-    differences("networks", &network_inputs(sizes), &|x| {
-        network(reference::diagonal_network, x, sizes)
-    });
+    let (small, fused) = ([3, 5, 4, 2], longreach_kernels::diagonal_network);
+    let both: [Network; 2] = [fused, reference::diagonal_network];
+    agree("networks", &NETWORKS, small, network_inputs, network, both);
 }
 
 #[test]
@@ -240,15 +226,15 @@ fn they_do_not_depend_on_the_number_of_threads() {
     same_for_any_threads("weights", &inputs(sizes, true), &|x| {
         weights(longreach_kernels::attention_weights, x, [130, 130, 0])
     });
-    same_for_any_threads("shares", &[input(&[2 * 3 * 130 * 130], 1)], &|x| {
-        shares(longreach_kernels::break_stick, &x[0], [130, 130, 0])
+    same_for_any_threads("shares", &logits([130, 130, 0]), &|x| {
+        shares(longreach_kernels::break_stick, x, [130, 130, 0])
     });
     let sizes = [2, 1, 4, 130, 190, 5, 2];
     same_for_any_threads("cells", &cell_inputs(sizes), &|x| {
         of_cells(longreach_kernels::cell_network, x, sizes)
     });
-    same_for_any_threads("counts", &[input(&[2 * 3 * 130 * 130], 1)], &|x| {
-        counted(longreach_kernels::count_open_keys, &x[0], [130, 130, 0])
+    same_for_any_threads("counts", &logits([130, 130, 0]), &|x| {
+        counted(longreach_kernels::count_open_keys, x, [130, 130, 0])
     });
 }
 

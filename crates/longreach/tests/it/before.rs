@@ -1,10 +1,11 @@
 //! What lengths of a scaling mean that are left out: the length trained on before the encoding came
 //! in. Four symbols of `copy` are 10 tokens, eight are 18.
 
-use crate::common::{Scratch, exits, longreach, stderr};
+use crate::common::{Scratch, command, exits, has, says};
 use experiment::plan;
 use experiment::plan::planned::Plan;
 use serde_json::Value;
+use std::process::Output;
 
 fn config(name: &str, pe: &str, train: &str, variants: &str) -> String {
     format!(
@@ -17,7 +18,7 @@ fn config(name: &str, pe: &str, train: &str, variants: &str) -> String {
 /// A directory with a plain run of four symbols in `runs/base`.
 fn base() -> Scratch {
     let scratch = Scratch::with(&config("base", ROPE, "train_len = 4\nsteps = 4", ""));
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     scratch
 }
 
@@ -26,6 +27,15 @@ fn planned(scratch: &Scratch, text: &str) -> Plan {
     let path = scratch.directory.path().join("next.toml");
     std::fs::write(&path, text).unwrap();
     plan(&path, &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Trains that config.
+#[track_caller]
+fn trained(scratch: &Scratch) -> Output {
+    let path = scratch.directory.path().join("next.toml");
+    let output = command("run", &path, &["--runs", scratch.runs().to_str().unwrap()]);
+    exits(&output, 0);
+    output
 }
 
 /// The resolved encoding of the model.
@@ -70,30 +80,13 @@ fn a_start_from_other_weights_means_the_length_of_their_run() {
     assert_eq!(variant(&plan, "base")["scaling"][ORIGINAL], 10);
     assert_eq!(variant(&plan, "parts")["scaling"][ORIGINAL], 18);
     let said = "mean the 10 tokens trained on by the run that it starts from, not 18";
-    assert!(
-        plan.notes.iter().any(|note| note.contains(said)),
-        "{:?}",
-        plan.notes
-    );
+    has(&plan.notes.join("\n"), said);
     let replaced = "variant `parts`: trained under the scaling yarn, evaluated under ntk_by_parts";
-    assert!(
-        plan.notes.iter().any(|note| note == replaced),
-        "{:?}",
-        plan.notes
-    );
+    let replaced = replaced.to_owned();
+    assert!(plan.notes.contains(&replaced), "{:?}", plan.notes);
     // Jobs are read back as configurations.
-    let next = scratch.directory.path().join("next.toml");
-    let mut run = longreach();
-    run.arg("run").arg(&next).arg("--runs").arg(scratch.runs());
-    let ran = run.output().unwrap();
-    exits(&ran, 0);
-    assert!(stderr(&ran).contains(said), "{}", stderr(&ran));
-    let verified = longreach()
-        .arg("verify")
-        .arg(scratch.runs())
-        .output()
-        .unwrap();
-    exits(&verified, 0);
+    says(&trained(&scratch), said);
+    exits(&command("verify", &scratch.runs(), &[]), 0);
 
     // The ratio of lengths, and every other length that is left out.
     let auto = "{ kind = \"rope\", scaling = { kind = \"linear\", factor = \"auto\" } }";
@@ -117,11 +110,7 @@ fn a_start_from_other_weights_means_the_length_of_their_run() {
     let plan = planned(&scratch, &config("third", YARN, &from_next, ""));
     assert_eq!(encoding(&plan)["scaling"][ORIGINAL], 18);
     let said = format!("scaling.{ORIGINAL} = 10 there and 18 here");
-    assert!(
-        plan.notes.iter().any(|note| note.contains(&said)),
-        "{:?}",
-        plan.notes
-    );
+    has(&plan.notes.join("\n"), &said);
 }
 
 #[test]
@@ -135,28 +124,14 @@ fn an_encoding_of_a_later_stage_means_the_length_of_the_stages_before() {
     let plan = planned(&scratch, &config("staged", ROPE, &staged(&stages), ""));
     assert_eq!(encoding(&plan)["scaling"][ORIGINAL], 10);
     let said = "mean the 10 tokens trained on before its first stage, not 18";
-    assert!(
-        plan.notes.iter().any(|note| note.contains(said)),
-        "{:?}",
-        plan.notes
-    );
-    let config_path = scratch.directory.path().join("next.toml");
-    let mut run = longreach();
-    run.arg("run")
-        .arg(&config_path)
-        .arg("--runs")
-        .arg(scratch.runs());
-    exits(&run.output().unwrap(), 0);
+    has(&plan.notes.join("\n"), said);
+    trained(&scratch);
     // One encoding of all stages means the longest of them, and says so.
     let stages = "{ steps = 3, train_len = 4 }, { steps = 3, train_len = 8 }";
     let plan = planned(&scratch, &config("staged", YARN, &staged(stages), ""));
     assert_eq!(encoding(&plan)["scaling"][ORIGINAL], 18);
     let said = "mean the 18 tokens of the longest stage, not 10";
-    assert!(
-        plan.notes.iter().any(|note| note.contains(said)),
-        "{:?}",
-        plan.notes
-    );
+    has(&plan.notes.join("\n"), said);
     let plan = planned(&scratch, &config("staged", ROPE, &staged(stages), ""));
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);
 }

@@ -1,6 +1,6 @@
 //! Runs on the tokens of a byte-pair encoding: their scores, and the tokenizer for others.
 
-use crate::common::{Scratch, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, command, exits, fails, shows};
 use records::RunRecord;
 
 const WORDS: &str = r#"name = "words"
@@ -28,30 +28,17 @@ test_lens = [8]
 fn the_tokenizer_of_a_run_is_written_for_others() {
     let scratch = Scratch::with(WORDS);
     let text = "the quick brown fox jumps over the lazy dog; ".repeat(60);
-    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
-    exits(&scratch.longreach("run", &[]), 0);
-    let (path, bytes) = scratch.records().remove(0);
-    let record: RunRecord = serde_json::from_slice(&bytes).unwrap();
+    scratch.write("a.txt", text);
+    scratch.trains(&[]);
+    let record: RunRecord = serde_json::from_slice(&scratch.records()[0].1).unwrap();
     assert_eq!(record.task.unit, "tokens");
     assert!(record.task.definitions.contains_key("bits_per_byte"));
-    let run = scratch.runs().join(path.parent().unwrap());
     let out = scratch.directory.path().join("tokenizer.json");
-    let export = || {
-        let mut export = longreach();
-        export
-            .arg("export")
-            .arg(&run)
-            .args(["--format", "tokenizer", "--out"])
-            .arg(&out);
-        export.output().unwrap()
-    };
+    let arguments = ["--format", "tokenizer", "--out", out.to_str().unwrap()];
+    let export = || command("export", &scratch.first_run(), &arguments);
     let output = export();
     exits(&output, 0);
-    assert!(
-        stdout(&output).contains("280 tokens"),
-        "{}",
-        stdout(&output)
-    );
+    shows(&output, "280 tokens");
     let first = std::fs::read(&out).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&first).unwrap();
     assert_eq!(json["model"]["type"], "BPE");
@@ -67,23 +54,9 @@ fn the_tokenizer_of_a_run_is_written_for_others() {
 fn runs_without_a_tokenizer_have_none_to_write() {
     let config = WORDS.replace("level = \"bpe\"\nvocab = 280\n", "");
     let scratch = Scratch::with(&config);
-    std::fs::write(
-        scratch.directory.path().join("a.txt"),
-        "some text ".repeat(60),
-    )
-    .unwrap();
-    exits(&scratch.longreach("run", &[]), 0);
-    let (path, _) = scratch.records().remove(0);
-    let mut export = longreach();
-    export
-        .arg("export")
-        .arg(scratch.runs().join(path.parent().unwrap()))
-        .args(["--format", "tokenizer", "--out", "x.json"]);
-    let output = export.output().unwrap();
-    exits(&output, 3);
-    assert!(
-        stderr(&output).contains("trains no tokenizer"),
-        "{}",
-        stderr(&output)
-    );
+    scratch.write("a.txt", "some text ".repeat(60));
+    scratch.trains(&[]);
+    let arguments = ["--format", "tokenizer", "--out", "x.json"];
+    let output = command("export", &scratch.first_run(), &arguments);
+    fails(&output, 3, "trains no tokenizer");
 }

@@ -71,11 +71,7 @@ fn a_program_alone_has_a_text_to_train_on() {
     let nowhere = tempfile::tempdir().unwrap();
     let run = |config: &str| {
         let scratch = Scratch::with(config);
-        let mut run = longreach();
-        run.arg("run")
-            .arg(&scratch.config)
-            .arg("--runs")
-            .arg(scratch.runs());
+        let mut run = scratch.program("run", &[]);
         run.current_dir(nowhere.path());
         run.env("HOME", nowhere.path())
             .env("CARGO_HOME", nowhere.path());

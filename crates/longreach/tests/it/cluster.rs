@@ -1,7 +1,10 @@
 //! Sweeps as tasks of an engine: what `submit` writes, what `worker` makes of it, and how every
 //! mistake is answered. `scripts/cluster-check` runs the same against Slurm's daemons.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
+use crate::common::{
+    Scratch, TINY, exits, fails, has, lacks, longreach, says, shows, stderr, stdout, wait_for,
+    words,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -121,17 +124,11 @@ pub fn bare() -> Command {
 #[test]
 fn tasks_write_the_records_of_a_sweep_on_one_machine() {
     let sweep = Sweep::submitted();
-    assert!(sweep.counts().contains("4 planned"), "{}", sweep.counts());
-    exits(&sweep.scratch.longreach("run", &[]), 0);
-    exits(
-        &sweep.worker(&[]).env("PARALLEL_SEQ", "1").output().unwrap(),
-        0,
-    );
-    assert!(
-        sweep.counts().contains("2 planned, 2 done"),
-        "{}",
-        sweep.counts()
-    );
+    has(&sweep.counts(), "4 planned");
+    sweep.scratch.trains(&[]);
+    let ended = sweep.worker(&[]).env("PARALLEL_SEQ", "1").output().unwrap();
+    exits(&ended, 0);
+    has(&sweep.counts(), "2 planned, 2 done");
     exits(
         &sweep
             .worker(&[])
@@ -183,7 +180,7 @@ fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_lease() {
     let sweep = Sweep::with(TINY);
     let arguments = ["--runs-per-task", "4", "--runs-per-worker", "2"];
     exits(&sweep.submit("parallel", &arguments), 0);
-    exits(&sweep.scratch.longreach("run", &[]), 0);
+    sweep.scratch.trains(&[]);
     exits(&sweep.task("0"), 0);
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
     for run in sweep.runs() {
@@ -202,7 +199,7 @@ fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_lease() {
     // Without the option, files are those of versions that did not have it.
     let plain = Sweep::submitted();
     let text = std::fs::read_to_string(plain.out.join("submit.json")).unwrap();
-    assert!(!text.contains("runs_per_worker"), "{text}");
+    lacks(&text, "runs_per_worker");
 }
 
 #[test]
@@ -237,8 +234,7 @@ fn scripts_of_the_engines() {
         ("parallel", "parallel.sh", &["--gpus-per-task", "1"]),
     ] {
         let sweep = Sweep::with(TINY);
-        let output = sweep.submit(engine, arguments);
-        exits(&output, 0);
+        exits(&sweep.submit(engine, arguments), 0);
         let script = std::fs::read_to_string(sweep.out.join(name)).unwrap();
         let (script, arguments) = (script, arguments.join(" "));
         shown.push_str(&format!("== {engine} {arguments}: {name}\n{script}\n"));
@@ -362,11 +358,7 @@ fn mistakes_are_answered_and_nothing_is_lost() {
     shown.push_str(&large.replace(&seeds, "seeds=[0,..500]"));
     assert!(!fresh.out.exists());
     insta::assert_snapshot!(shown);
-    assert!(
-        sweep.counts().contains("2 planned, 2 done"),
-        "{}",
-        sweep.counts()
-    );
+    has(&sweep.counts(), "2 planned, 2 done");
 }
 
 #[test]
@@ -509,18 +501,16 @@ fn the_log_of_a_run_is_that_of_its_own_task() {
     let first: serde_json::Value = serde_json::from_str(tasks.lines().next().unwrap()).unwrap();
     let run = first["runs"][0]["run"].as_str().unwrap();
     let shown = stdout(&sweep.logs(&["--run", run]));
-    assert!(shown.contains("printed by task 0"), "{shown}");
-    assert!(!shown.contains("printed by task 1"), "{shown}");
+    has(&shown, "printed by task 0");
+    lacks(&shown, "printed by task 1");
     // Of a large log the end is shown.
     let log = std::fs::File::create(sweep.out.join("logs/12_0.log")).unwrap();
     log.set_len(1 << 27).unwrap();
     let end = "progress\n".repeat(30) + "the last line\n";
     std::os::unix::fs::FileExt::write_at(&log, end.as_bytes(), 1 << 27).unwrap();
     let shown = stdout(&sweep.logs(&["--run", run]));
-    assert!(
-        shown.contains("the last line") && !shown.contains('\0'),
-        "{shown}"
-    );
+    has(&shown, "the last line");
+    assert!(!shown.contains('\0'), "{shown}");
 }
 
 /// A text with `N` for the seconds in `after 0 s` and `about 1 s left`.
@@ -557,11 +547,8 @@ fn five_attempts_without_a_checkpoint_are_the_last() {
         exits(&sweep.task(task), 0);
     }
     let status = sweep.status();
-    assert!(sweep.counts().contains("3 done, 1 failed"), "{status}");
-    assert!(
-        status.contains("no progress: 5 attempts began at step 0"),
-        "{status}"
-    );
+    has(&sweep.counts(), "3 done, 1 failed");
+    has(&status, "no progress: 5 attempts began at step 0");
     exits(&sweep.again(&["--only", "failed"]), 0);
     for task in ["0", "1"] {
         let output = sweep
@@ -582,9 +569,7 @@ fn five_attempts_without_a_checkpoint_are_the_last() {
 fn a_training_beyond_the_limit_on_memory_is_not_submitted() {
     let sweep = Sweep::with(TINY);
     let output = sweep.submit("slurm", &["--memory-limit", "1MiB"]);
-    exits(&output, 6);
-    let said = stderr(&output);
-    assert!(said.contains("more than the limit of 1 MiB"), "{said}");
+    fails(&output, 6, "more than the limit of 1 MiB");
     assert!(!sweep.out.exists());
 }
 
@@ -593,39 +578,22 @@ fn what_does_nothing_without_gpus_is_noted() {
     let sweep = Sweep::with(TINY);
     let output = sweep.submit("slurm", &["--runs-per-gpu", "2"]);
     exits(&output, 0);
-    let said = stderr(&output);
-    assert!(
-        said.contains("--runs-per-gpu does nothing without --gpus-per-task"),
-        "{said}"
-    );
+    let part = "--runs-per-gpu does nothing without --gpus-per-task";
+    says(&output, part);
 }
 
 #[test]
 fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
     let sweep = Sweep::with(TINY);
-    let arguments = [
-        "--gpus-per-task",
-        "2",
-        "--runs-per-gpu",
-        "1",
-        "--runs-per-task",
-        "4",
-    ];
+    let arguments = words("--gpus-per-task 2 --runs-per-gpu 1 --runs-per-task 4");
     exits(&sweep.submit("slurm", &arguments), 0);
-    let refused = sweep.task("0");
-    exits(&refused, 7);
-    assert!(
-        stderr(&refused).contains("got no GPU"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&sweep.task("0"), 7, "got no GPU");
     let few = sweep
         .worker(&["--task", "0"])
         .env("CUDA_VISIBLE_DEVICES", "3")
         .output()
         .unwrap();
-    exits(&few, 7);
-    assert!(stderr(&few).contains("got 1 of 2 GPUs"), "{}", stderr(&few));
+    fails(&few, 7, "got 1 of 2 GPUs");
     let given = sweep
         .worker(&["--task", "0"])
         .env("CUDA_VISIBLE_DEVICES", "3,5")
@@ -633,7 +601,7 @@ fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
     exits(&given.unwrap(), 0);
     let events = sweep.events();
     for gpu in ["3", "5"] {
-        assert!(events.contains(&format!("\"gpu\":\"{gpu}\"")), "{events}");
+        has(&events, &format!("\"gpu\":\"{gpu}\""));
     }
 }
 
@@ -654,15 +622,11 @@ fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
                 .success()
         );
         assert_eq!(task.wait().unwrap().code(), Some(75));
-        assert!(!sweep.status().contains("running"), "{}", sweep.status());
+        lacks(&sweep.status(), "running");
     }
     let again = sweep.again(&["--only", "stopped"]);
     exits(&again, 0);
-    assert!(
-        stdout(&again).contains("1 run in 1 task again: 0"),
-        "{}",
-        stdout(&again)
-    );
+    shows(&again, "1 run in 1 task again: 0");
 }
 
 /// A lease as a process of another machine would leave it, without a heartbeat.
@@ -681,18 +645,17 @@ fn a_lease_without_heartbeats_is_taken_over_and_others_are_respected() {
     let run = &sweep.runs()[0];
     // `status` cannot wait for a heartbeat: a lease that was written just now may be alive.
     silent_lease(run, 600_000);
-    assert!(sweep.counts().contains("1 running"), "{}", sweep.counts());
+    has(&sweep.counts(), "1 running");
     silent_lease(run, 200);
     for task in ["0", "1"] {
-        let output = sweep.task(task);
-        exits(&output, 0);
+        exits(&sweep.task(task), 0);
     }
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
     assert!(!run.join("lease").exists());
     // A local command respects it as well, and says whose it is.
     let fresh = Sweep::submitted();
     let run = &fresh.runs()[0];
-    exits(&fresh.scratch.longreach("run", &["--jobs", "1"]), 0);
+    fresh.scratch.trains(&["--jobs", "1"]);
     let plain = fresh
         .scratch
         .runs()
@@ -700,10 +663,5 @@ fn a_lease_without_heartbeats_is_taken_over_and_others_are_respected() {
         .join(run.file_name().unwrap());
     silent_lease(&plain, 200);
     let worker = bare().arg("worker").arg(&plain).output().unwrap();
-    exits(&worker, 4);
-    assert!(
-        stderr(&worker).contains("leased by process 12 on node9"),
-        "{}",
-        stderr(&worker)
-    );
+    fails(&worker, 4, "leased by process 12 on node9");
 }

@@ -2,7 +2,7 @@
 //! `nvidia-smi` answer, played by scripts. Nothing needs them, and none can stop an answer.
 
 use crate::cluster::{Sweep, bare};
-use crate::common::{Scratch, TINY, exits, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, fails, has, lacks, says, shows, stderr, stdout, words};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -33,7 +33,7 @@ fn status_adds_the_queue_and_does_not_depend_on_it() {
     let sweep = Sweep::with(TINY);
     exits(&sweep.submit("slurm", &["--runs-per-task", "1"]), 0);
     let without = sweep.status();
-    assert!(!without.contains("queue"), "{without}");
+    lacks(&without, "queue");
     let here = sweep.out.canonicalize().unwrap();
     let here = here.display();
     let lines = format!(
@@ -58,7 +58,7 @@ Slurm's queue: job 13 pending (Dependency)
         let started = Instant::now();
         let text = status(&sweep, &tools(&sweep, &[("squeue", body)]), &[]);
         assert!(text.starts_with(without.trim_end()), "{text}");
-        assert!(text.contains("Slurm's queue: no answer"), "{text}");
+        has(&text, "Slurm's queue: no answer");
         assert!(started.elapsed() < Duration::from_secs(300));
     }
 }
@@ -90,14 +90,13 @@ fn of_submissions_at_the_same_time_one_is_written() {
     }
     assert!(!sweep.out.join("lease").exists());
     for task in ["0", "1", "2", "3"] {
-        let done = sweep.worker(&["--task", task]).output().unwrap();
-        exits(&done, 0);
+        exits(&sweep.worker(&["--task", task]).output().unwrap(), 0);
     }
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
     // Nothing is left to watch.
     let mut watch = bare();
     let watch = watch.args(["status", "--watch"]).arg(&sweep.out);
-    assert!(stdout(&watch.output().unwrap()).contains("4 done"));
+    shows(&watch.output().unwrap(), "4 done");
     // What a killed one on another machine left behind does not block for ever.
     let lease = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
         "since":1,"interval_ms":200,"beat":3}"#;
@@ -146,9 +145,7 @@ fn a_probe_writes_to_no_directory_of_a_wrong_name() {
     let place = scratch.directory.path().join("shraed");
     let mut program = bare();
     let refused = program.arg("probe").arg(&place).output().unwrap();
-    exits(&refused, 2);
-    let said = stderr(&refused);
-    assert!(said.contains("shraed is not a directory"), "{said}");
+    fails(&refused, 2, "shraed is not a directory");
     assert!(!place.exists());
 }
 
@@ -195,9 +192,7 @@ fn an_array_fits_into_the_limits_of_the_cluster_and_of_the_account() {
         let sweep = Sweep::with(TINY);
         let place = tools(&sweep, &[("scontrol", scontrol), ("sacctmgr", sacctmgr)]);
         let given = [&["--runs-per-task", "1", "--"], options].concat();
-        let refused = submit(&sweep, &place, &given);
-        exits(&refused, 2);
-        assert!(stderr(&refused).contains(allowed), "{}", stderr(&refused));
+        fails(&submit(&sweep, &place, &given), 2, allowed);
         assert!(!sweep.out.exists());
         let auto = [&["--"], options].concat();
         exits(&submit(&sweep, &place, &auto), 0);
@@ -211,14 +206,7 @@ fn an_array_fits_into_the_limits_of_the_cluster_and_of_the_account() {
 #[test]
 fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
     let sweep = Sweep::with(TINY);
-    let arguments = [
-        "--gpus-per-task",
-        "1",
-        "--runs-per-gpu",
-        "2",
-        "--runs-per-task",
-        "4",
-    ];
+    let arguments = words("--gpus-per-task 1 --runs-per-gpu 2 --runs-per-task 4");
     exits(&sweep.submit("slurm", &arguments), 0);
     let task = |body: &str| -> Command {
         let mut worker = sweep.worker(&["--task", "0"]);
@@ -237,25 +225,16 @@ fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
         "processes on it: 4242 (python, 80000 MiB)",
         "--exclude",
     ] {
-        assert!(printed.contains(part), "{printed}");
+        has(&printed, part);
     }
-    assert!(sweep.counts().contains("4 planned"), "{}", sweep.counts());
+    has(&sweep.counts(), "4 planned");
     // One that is too small for what was submitted: waiting would not help.
     let refused = task("echo '700, 900'").output().unwrap();
-    exits(&refused, 7);
-    assert!(
-        stderr(&refused).contains("--runs-per-gpu"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&refused, 7, "--runs-per-gpu");
     // A driver that does not say is not a reason to refuse.
     let unknown = task("echo '[N/A], [N/A]'").output().unwrap();
     exits(&unknown, 0);
-    let printed = stderr(&unknown);
-    assert!(
-        printed.contains("free memory of GPU 3 was not checked"),
-        "{printed}"
-    );
+    says(&unknown, "free memory of GPU 3 was not checked");
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
 }
 
@@ -274,15 +253,9 @@ fn a_gpu_that_fills_up_later_ends_the_task_and_no_run_fails() {
     let place = tools(&sweep, &[("nvidia-smi", &body)]);
     let mut worker = sweep.worker(&["--task", "0"]);
     worker.env("CUDA_VISIBLE_DEVICES", "0").env("PATH", &place);
-    let ended = worker.output().unwrap();
-    exits(&ended, 7);
-    assert!(
-        stderr(&ended).contains("10 of 81559 MiB free"),
-        "{}",
-        stderr(&ended)
-    );
-    assert!(sweep.counts().contains("1 done"), "{}", sweep.counts());
-    assert!(!sweep.counts().contains("failed"), "{}", sweep.counts());
+    fails(&worker.output().unwrap(), 7, "10 of 81559 MiB free");
+    has(&sweep.counts(), "1 done");
+    lacks(&sweep.counts(), "failed");
     // The task is not over: started where there is room, it does the rest.
     let mut worker = sweep.worker(&["--task", "0"]);
     worker.env("CUDA_VISIBLE_DEVICES", "0");

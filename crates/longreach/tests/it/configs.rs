@@ -1,6 +1,6 @@
 //! Every config of the repository parses, plans, and says what it would cost.
 
-use crate::common::{exits, longreach, needs_axes, stderr, stdout};
+use crate::common::{command, exits, fails, longreach, needs_axes, says, shows, stdout};
 use config::shipped::SHIPPED;
 use experiment::plan;
 use experiment::plan::cost::flops;
@@ -78,44 +78,24 @@ fn a_config_that_comes_with_the_program_runs_by_its_name() {
     assert!(place.path().join("mine.toml").is_file());
     let again = run(&[&["run", "quickstart.toml"], &small[..]].concat());
     exits(&again, 0);
-    assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));
+    says(&again, "0 to do");
     // A file of that name comes first.
     std::fs::write(place.path().join("copy"), "name = 3").unwrap();
-    let refused = run(&["check", "copy"]);
-    exits(&refused, 2);
-    assert!(
-        stderr(&refused).contains("--> copy:1"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&run(&["check", "copy"]), 2, "--> copy:1");
     // A mistake has its place in the text, and a misspelt folder is answered by the name alone.
-    let refused = run(&["check", "quickstart", "train.lr=0"]);
-    exits(&refused, 2);
+    exits(&run(&["check", "quickstart", "train.lr=0"]), 2);
     let refused = run(&["run", "configs/quickstart.toml"]);
-    exits(&refused, 2);
-    assert!(stderr(&refused).contains("longreach new --from quickstart"));
-    let refused = run(&[
-        "submit",
-        "reverse",
-        "--cluster",
-        "parallel",
-        "--out",
-        "sweep",
-    ]);
-    exits(&refused, 2);
-    assert!(stderr(&refused).contains("longreach new --from reverse"));
+    fails(&refused, 2, "longreach new --from quickstart");
+    let submit = ["submit", "reverse", "--cluster", "parallel"];
+    let refused = run(&[&submit[..], &["--out", "sweep"]].concat());
+    fails(&refused, 2, "longreach new --from reverse");
     assert!(!place.path().join("sweep").exists());
 }
 
 #[test]
 fn check_prints_runs_parameters_tokens_memory_and_time() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/copy.toml");
-    let output = longreach()
-        .arg("check")
-        .arg(&config)
-        .args(["seeds=[7]", "--json"])
-        .output()
-        .unwrap();
+    let output = command("check", &config, &["seeds=[7]", "--json"]);
     exits(&output, 0);
     let plan: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     let runs = plan["runs"].as_array().unwrap();
@@ -134,13 +114,9 @@ fn check_prints_runs_parameters_tokens_memory_and_time() {
         rope["variants"],
         serde_json::json!(["trained", "linear", "ntk", "yarn"])
     );
-    let text = longreach().arg("check").arg(&config).output().unwrap();
+    let text = command("check", &config, &[]);
     for part in ["parameters", "train tokens", "memory", "time", "18 runs"] {
-        assert!(
-            stdout(&text).contains(part),
-            "{part} is missing:\n{}",
-            stdout(&text)
-        );
+        shows(&text, part);
     }
 }
 

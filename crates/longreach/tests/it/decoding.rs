@@ -1,7 +1,7 @@
 //! Greedy decoding against teacher forcing: the same answers where they must be, others where the
 //! length is read.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, cases, command, exits, fails, has, lacks, says, stdout, words};
 use burn::tensor::Device;
 use experiment::run::greedy::greedy;
 use experiment::run::model::greedy_tokens;
@@ -96,7 +96,7 @@ fn until_wrong(batch: &Batch, guesses: &[i64], row: usize) -> Vec<usize> {
 fn with_text() -> (Scratch, &'static str) {
     let scratch = Scratch::with(TINY);
     let text = "the cat sat on the mat. ".repeat(400);
-    std::fs::write(scratch.directory.path().join("text.txt"), text).unwrap();
+    scratch.write("text.txt", text);
     let task = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
     (scratch, task)
 }
@@ -268,12 +268,10 @@ fn an_evaluation_is_named_by_its_own_decoding() {
     let axes = "axes={\"eval.decode\"=[\"teacher_forced\",\"auto\"]}";
     let pe = "model.pe={kind=\"rope\"}";
     let run = ["seeds=[0]", "eval.variants=[]", pe, axes];
-    exits(&scratch.longreach("run", &run), 0);
+    scratch.trains(&run);
     let place = scratch.runs().join("tiny");
     let on = |arguments: &[&str]| {
-        let mut program = longreach();
-        program.arg(arguments[0]).arg(&place).args(&arguments[1..]);
-        let output = program.output().unwrap();
+        let output = command(arguments[0], &place, &arguments[1..]);
         exits(&output, 0);
         stdout(&output)
     };
@@ -284,9 +282,9 @@ fn an_evaluation_is_named_by_its_own_decoding() {
         " decode = auto ",
         " decode = greedy ",
     ] {
-        assert!(shown.contains(name), "{shown}");
+        has(&shown, name);
     }
-    assert!(!shown.contains("[eval.decode"), "{shown}");
+    lacks(&shown, "[eval.decode");
     on(&["verify"]);
 }
 
@@ -303,16 +301,18 @@ fn runs_are_decoded_as_the_config_says_and_the_report_says_how() {
             "train.batch_size=16",
             &decode,
         ];
-        exits(&scratch.longreach("run", &overrides), 0);
+        scratch.trains(&overrides);
         let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
         (evals(&scratch), report, scratch)
     };
     let (forced, said, _forced) = sweep("teacher_forced");
-    assert!(said.contains("teacher-forced") && !said.contains("greedily"));
+    has(&said, "teacher-forced");
+    lacks(&said, "greedily");
     let (greedy, said, scratch) = sweep("greedy");
-    assert!(said.contains("decoded greedily, every token given the model's own before it"));
+    let part = "decoded greedily, every token given the model's own before it";
+    has(&said, part);
     let (auto, said, _auto) = sweep("auto");
-    assert!(said.contains("teacher-forced, but decoded greedily"));
+    has(&said, "teacher-forced, but decoded greedily");
     let mut partly = false;
     for (((name, forced), (_, greedy)), (_, auto)) in forced.iter().zip(&greedy).zip(&auto) {
         assert_eq!(
@@ -331,18 +331,8 @@ fn runs_are_decoded_as_the_config_says_and_the_report_says_how() {
     }
     assert!(partly, "nothing was learned, or all of it: {forced:?}");
     // An evaluation of a recorded run decodes as the run did.
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    exits(
-        &longreach()
-            .arg("eval")
-            .arg(&run)
-            .args(["--lengths", "4,6"])
-            .output()
-            .unwrap(),
-        0,
-    );
+    let run = scratch.first_run();
+    exits(&command("eval", &run, &["--lengths", "4,6"]), 0);
 }
 
 #[test]
@@ -351,20 +341,14 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
         let scratch = Scratch::with(TINY);
         let decode = format!("eval.decode=\"{decode}\"");
         let positions = "model.positions={kind=\"randomized\"}";
-        exits(
-            &scratch.longreach(
-                "run",
-                &[
-                    "seeds=[0]",
-                    "train.steps=40",
-                    "train.lr=1e-2",
-                    "axes.\"model.pe\"=[{kind=\"rope\"}]",
-                    positions,
-                    &decode,
-                ],
-            ),
-            0,
-        );
+        scratch.trains(&[
+            "seeds=[0]",
+            "train.steps=40",
+            "train.lr=1e-2",
+            "axes.\"model.pe\"=[{kind=\"rope\"}]",
+            positions,
+            &decode,
+        ]);
         evals(&scratch)
     };
     let (auto, greedy, forced) = (sweep("auto"), sweep("greedy"), sweep("teacher_forced"));
@@ -382,25 +366,15 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own() {
     let (scratch, text) = with_text();
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "seeds=[0]",
-                "eval.variants=[]",
-                text,
-                "eval.test_lens=[4,16]",
-                "eval.last_tokens=2",
-            ],
-        ),
-        0,
-    );
+    scratch.trains(&[
+        "seeds=[0]",
+        "eval.variants=[]",
+        text,
+        "eval.test_lens=[4,16]",
+        "eval.last_tokens=2",
+    ]);
     for (name, metrics) in evals(&scratch) {
         let n = |metric: &str| metrics[metric]["n"].as_u64().unwrap();
         if !name.contains("learned") || name.ends_with(" 4") {
@@ -413,26 +387,17 @@ fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own()
         }
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
-    assert!(
-        report.contains("last_loss_nats")
-            && report.contains("over the last 2 predictions of every window"),
-        "{report}"
-    );
+    has(&report, "last_loss_nats");
+    has(&report, "over the last 2 predictions of every window");
     let scratch = Scratch::with(TINY);
     let task = "task={kind=\"passkey\",digits=1,filler=2,test_rows=64}";
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "seeds=[0]",
-                "eval.variants=[]",
-                task,
-                "axes.\"model.pe\"=[{kind=\"rope\"}]",
-                "eval.test_lens=[4,10]",
-            ],
-        ),
-        0,
-    );
+    scratch.trains(&[
+        "seeds=[0]",
+        "eval.variants=[]",
+        task,
+        "axes.\"model.pe\"=[{kind=\"rope\"}]",
+        "eval.test_lens=[4,10]",
+    ]);
     for (name, metrics) in evals(&scratch) {
         let groups: Vec<&Value> = (0..5)
             .map(|i| &metrics[format!("exact_match_depth_{}_{}", 20 * i, 20 * (i + 1))])
@@ -455,7 +420,7 @@ fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own()
         assert!((exact - whole).abs() < 1e-9, "{name}");
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
-    assert!(report.contains("](depth-by-length.svg)"), "{report}");
+    has(&report, "](depth-by-length.svg)");
 }
 
 #[test]
@@ -473,13 +438,7 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
         "eval.test_lens=[4,40]",
         "model.n_layers=2",
     ];
-    exits(
-        &scratch.longreach(
-            "run",
-            &[&plain[..], &["eval.attention_distance=true"]].concat(),
-        ),
-        0,
-    );
+    scratch.trains(&[&plain[..], &["eval.attention_distance=true"]].concat());
     let with = evals(&scratch);
     for (name, metrics) in &with {
         let distance = |layer: usize, head: usize| {
@@ -530,10 +489,10 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
         "positional score by head at 40",
         "| 1.1 | 1.2 | 2.1 | 2.2 |",
     ] {
-        assert!(report.contains(part), "{part} is missing from {report}");
+        has(&report, part);
     }
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &plain), 0);
+    scratch.trains(&plain);
     for ((name, with), (_, without)) in with.iter().zip(evals(&scratch)) {
         for metric in ["loss_nats", "exact_match", "token_accuracy"] {
             assert_eq!(
@@ -551,18 +510,11 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
             "eval.attention_distance=true",
         ],
     );
-    exits(&output, 2);
-    assert!(
-        stderr(&output).contains("eval.attention_distance")
-            && stderr(&output).contains("linear attention has none")
-    );
+    fails(&output, 2, "eval.attention_distance");
+    says(&output, "linear attention has none");
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
     let grid = [
         "seeds=[0]",
@@ -575,7 +527,7 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
     ];
     let sweep = |more: &[&str]| {
         let scratch = Scratch::with(TINY);
-        exits(&scratch.longreach("run", &[&grid[..], more].concat()), 0);
+        scratch.trains(&[&grid[..], more].concat());
         (evals(&scratch), scratch)
     };
     let ((line, _a), (placed, scratch)) = (sweep(&[]), sweep(&["model.coordinates=\"task\""]));
@@ -596,18 +548,7 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
             "{name}"
         );
     }
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    exits(
-        &longreach()
-            .arg("verify")
-            .arg(&run)
-            .arg("--retrain")
-            .output()
-            .unwrap(),
-        0,
-    );
+    exits(&command("verify", &scratch.first_run(), &["--retrain"]), 0);
     for (more, said) in [
         (
             "model.positions={kind=\"grid\",sizes=[3]}",
@@ -618,55 +559,30 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
             "the encoding reads 3",
         ),
     ] {
-        let arguments: Vec<&str> = grid[..6]
-            .iter()
-            .copied()
-            .chain([more, "model.coordinates=\"task\""])
-            .collect();
+        let arguments = [&grid[..6], &[more, "model.coordinates=\"task\""]].concat();
         let output = scratch.longreach("check", &arguments);
-        exits(&output, 2);
-        assert!(
-            stderr(&output).contains("model.coordinates") && stderr(&output).contains(said),
-            "{}",
-            stderr(&output)
-        );
+        fails(&output, 2, "model.coordinates");
+        says(&output, said);
     }
 }
+
+/// Arguments, with `TEXT` for a task of text, and what the message says.
+const USELESS: &str = r#"
+TEXT eval.decode="greedy" -> eval.decode | nothing to decode | teacher_forced
+eval.decode="sampled" -> eval.decode | sampled | greedy | auto
+eval.last_tokens=2 -> eval.last_tokens | is for text
+TEXT eval.last_tokens=0 -> eval.last_tokens | 1 to 4
+TEXT eval.last_tokens=5 -> eval.last_tokens | 1 to 4 | value: 5
+"#;
 
 #[test]
 fn what_no_task_has_a_use_for_is_refused() {
     let (scratch, text) = with_text();
-    for (arguments, parts) in [
-        (
-            vec![text, "eval.decode=\"greedy\""],
-            vec!["eval.decode", "nothing to decode", "teacher_forced"],
-        ),
-        (
-            vec!["eval.decode=\"sampled\""],
-            vec!["eval.decode", "sampled", "greedy", "auto"],
-        ),
-        (
-            vec!["eval.last_tokens=2"],
-            vec!["eval.last_tokens", "is for text"],
-        ),
-        (
-            vec![text, "eval.last_tokens=0"],
-            vec!["eval.last_tokens", "1 to 4"],
-        ),
-        (
-            vec![text, "eval.last_tokens=5"],
-            vec!["eval.last_tokens", "1 to 4", "value: 5"],
-        ),
-    ] {
-        let output = scratch.longreach("check", &arguments);
+    for (arguments, parts) in cases(USELESS) {
+        let arguments = arguments.replace("TEXT", text);
+        let output = scratch.longreach("check", &words(&arguments));
         exits(&output, 2);
-        for part in parts {
-            assert!(
-                stderr(&output).contains(part),
-                "{arguments:?}: {part} is missing from {}",
-                stderr(&output)
-            );
-        }
+        parts.iter().for_each(|part| says(&output, part));
     }
 }
 
@@ -678,31 +594,16 @@ fn what_no_task_has_a_use_for_is_refused() {
 fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
     let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
     let rope = "axes.\"model.pe\"=[{kind=\"rope\"}]";
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "seeds=[0]",
-                rope,
-                "train.steps=40",
-                "train.lr=1e-2",
-                "task.test_rows=64",
-            ],
-        ),
-        0,
-    );
-    let (path, recorded) = scratch.records()[0].clone();
-    let recorded: Value = serde_json::from_slice(&recorded).unwrap();
-    let run = scratch.runs().join(path.parent().unwrap());
-    let eval = |flags: &[&str]| {
-        longreach()
-            .arg("eval")
-            .arg(&run)
-            .arg("--json")
-            .args(flags)
-            .output()
-            .unwrap()
-    };
+    scratch.trains(&[
+        "seeds=[0]",
+        rope,
+        "train.steps=40",
+        "train.lr=1e-2",
+        "task.test_rows=64",
+    ]);
+    let recorded: Value = serde_json::from_slice(&scratch.records()[0].1).unwrap();
+    let run = scratch.first_run();
+    let eval = |flags: &[&str]| command("eval", &run, &[&["--json"], flags].concat());
     let record = |flags: &[&str]| -> Value {
         let output = eval(flags);
         exits(&output, 0);
@@ -733,11 +634,7 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
             .to_owned()
     };
     assert_eq!(definition(&forced), definition(&recorded));
-    assert!(
-        definition(&greedy).contains("decoded greedily"),
-        "{}",
-        definition(&greedy)
-    );
+    has(&definition(&greedy), "decoded greedily");
     assert_eq!(
         scores(&forced)[0]["exact_match"],
         scores(&greedy)[0]["exact_match"]
@@ -769,31 +666,12 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
     ] {
         let output = eval(flags);
         exits(&output, 2);
-        parts.iter().for_each(|part| {
-            assert!(
-                stderr(&output).contains(part),
-                "{part}: {}",
-                stderr(&output)
-            )
-        });
+        parts.iter().for_each(|part| says(&output, part));
     }
     let (scratch, text) = with_text();
-    exits(
-        &scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, rope]),
-        0,
-    );
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    let eval = |flags: &[&str]| {
-        longreach()
-            .arg("eval")
-            .arg(&run)
-            .arg("--json")
-            .args(flags)
-            .output()
-            .unwrap()
-    };
+    scratch.trains(&["seeds=[0]", "eval.variants=[]", text, rope]);
+    let run = scratch.first_run();
+    let eval = |flags: &[&str]| command("eval", &run, &[&["--json"], flags].concat());
     let output = eval(&["--last-tokens", "2"]);
     exits(&output, 0);
     let last: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -808,9 +686,7 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
             "--decode greedy: has nothing to decode",
         ),
     ] {
-        let output = eval(&flags);
-        exits(&output, 2);
-        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+        fails(&eval(&flags), 2, part);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts of the denominators of linear attention in records, reports and later evaluations.
 
-use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use crate::common::{Scratch, TINY, command, exits, has, shows};
 use records::RunRecord;
 use records::record::{Denominators, EvalRow};
 
@@ -34,7 +34,7 @@ fn expected(row: &EvalRow) -> u64 {
 fn rotated_denominators_are_counted_in_records_and_reports() {
     let scratch = Scratch::with(TINY);
     let rotated = with(&["model.normalizer=\"rotated\""]);
-    exits(&scratch.longreach("run", &rotated), 0);
+    scratch.trains(&rotated);
     let record = records(&scratch).remove(0);
     let scores = record.train.scores.iter().flat_map(|at| &at.rows);
     for row in record.evals.iter().chain(scores) {
@@ -65,31 +65,19 @@ fn rotated_denominators_are_counted_in_records_and_reports() {
             all[0].count + all[1].count
         ),
     ] {
-        assert!(report.contains(&line), "{line} is missing from {report}");
+        has(&report, &line);
     }
     // A later evaluation counts too, and says so.
-    let of_runs = |arguments: &[&str]| {
-        let mut program = longreach();
-        program.args(arguments).arg(scratch.runs().join("tiny"));
-        program.output().unwrap()
-    };
-    let later = of_runs(&["eval", "--lengths", "12"]);
+    let experiment = scratch.runs().join("tiny");
+    let later = command("eval", &experiment, &["--lengths", "12"]);
     exits(&later, 0);
-    assert!(
-        stdout(&later).contains("clamped of 416."),
-        "{}",
-        stdout(&later)
-    );
-    exits(&of_runs(&["verify", "--reevaluate", "--retrain"]), 0);
+    shows(&later, "clamped of 416.");
+    let verified = command("verify", &experiment, &["--reevaluate", "--retrain"]);
+    exits(&verified, 0);
     // The same counts on any number of threads.
     let other = Scratch::with(TINY);
-    let mut alone = longreach();
-    alone
-        .env("RAYON_NUM_THREADS", "1")
-        .arg("run")
-        .arg(&other.config)
-        .args(&rotated);
-    exits(&alone.arg("--runs").arg(other.runs()).output().unwrap(), 0);
+    let mut alone = other.program("run", &rotated);
+    exits(&alone.env("RAYON_NUM_THREADS", "1").output().unwrap(), 0);
     assert_eq!(records(&other).remove(0).evals, record.evals);
 }
 
@@ -100,7 +88,7 @@ fn other_denominators_are_not_counted() {
         &["model.normalizer=\"unrotated\""],
     ] {
         let scratch = Scratch::with(TINY);
-        exits(&scratch.longreach("run", &with(more)), 0);
+        scratch.trains(&with(more));
         let (_, bytes) = scratch.records().remove(0);
         assert!(
             !String::from_utf8(bytes).unwrap().contains("denominators"),

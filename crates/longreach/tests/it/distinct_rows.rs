@@ -1,6 +1,6 @@
 //! Test sets count their distinct rows, where some repeat.
 
-use crate::common::{Scratch, TINY, exits, longreach};
+use crate::common::{Scratch, TINY, command, exits};
 use experiment::plan;
 use experiment::run::task::build_task;
 use experiment::run::test_rows::TestRows;
@@ -50,10 +50,7 @@ fn rows_that_repeat_are_counted_once() {
 fn a_record_says_how_many_rows_of_a_small_test_differ() {
     let scratch = Scratch::with(TINY);
     let rope = "axes.\"model.pe\"=[{kind=\"rope\"}]";
-    exits(
-        &scratch.longreach("run", &[&NEEDLES[..], &[rope]].concat()),
-        0,
-    );
+    scratch.trains(&[&NEEDLES[..], &[rope]].concat());
     let record: RunRecord = serde_json::from_slice(&scratch.records()[0].1).unwrap();
     let counts = record
         .evals
@@ -69,10 +66,5 @@ fn a_record_says_how_many_rows_of_a_small_test_differ() {
             .into_iter()
             .all(|row| row.distinct_rows.is_none_or(|rows| rows > 173))
     );
-    let verify = longreach()
-        .arg("verify")
-        .arg(scratch.runs())
-        .output()
-        .unwrap();
-    exits(&verify, 0);
+    exits(&command("verify", &scratch.runs(), &[]), 0);
 }

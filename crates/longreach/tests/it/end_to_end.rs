@@ -1,7 +1,9 @@
 //! The whole path: train, evaluate, record, skip, report, evaluate again; the same bytes for any
 //! number of threads.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{
+    Scratch, TINY, command, exits, fails, has, lacks, longreach, says, shows, stderr, stdout,
+};
 use burn::tensor::Device;
 use experiment::run::model::initial_model;
 use experiment::run::parameters;
@@ -14,13 +16,7 @@ fn parse(bytes: &[u8]) -> Value {
 #[test]
 fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
     let scratch = Scratch::with(TINY);
-    let output = scratch.longreach("run", &[]);
-    exits(&output, 0);
-    assert!(
-        stdout(&output).contains("RoPE + YaRN"),
-        "{}",
-        stdout(&output)
-    );
+    shows(&scratch.trains(&[]), "RoPE + YaRN");
     let records = scratch.records();
     assert_eq!(records.len(), 4);
     for (path, bytes) in &records {
@@ -58,21 +54,11 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
         assert!(report.join(file).metadata().unwrap().len() > 100, "{file}");
     }
     // A second run does nothing; a lost record is made again, with the same bytes.
-    let again = scratch.longreach("run", &[]);
-    exits(&again, 0);
-    assert!(
-        stderr(&again).contains("0 to do") && stderr(&again).contains("4 recorded already"),
-        "{}",
-        stderr(&again)
-    );
+    let again = scratch.trains(&[]);
+    says(&again, "0 to do");
+    says(&again, "4 recorded already");
     std::fs::remove_file(scratch.runs().join(&records[2].0)).unwrap();
-    let repaired = scratch.longreach("run", &[]);
-    exits(&repaired, 0);
-    assert!(
-        stderr(&repaired).contains("1 to do"),
-        "{}",
-        stderr(&repaired)
-    );
+    says(&scratch.trains(&[]), "1 to do");
     assert_eq!(scratch.records(), records);
 }
 
@@ -89,21 +75,9 @@ fn records_are_the_same_bytes_for_any_number_of_threads() {
     ];
     let runs = [1, 2, 4].map(|threads| {
         let scratch = Scratch::with(TINY);
-        let mut command = longreach();
-        command
-            .env("RAYON_NUM_THREADS", threads.to_string())
-            .arg("run")
-            .arg(&scratch.config)
-            .args(overrides);
-        exits(
-            &command
-                .arg("--runs")
-                .arg(scratch.runs())
-                .args(["--jobs", "1"])
-                .output()
-                .unwrap(),
-            0,
-        );
+        let mut program = scratch.program("run", &[&overrides[..], &["--jobs", "1"]].concat());
+        program.env("RAYON_NUM_THREADS", threads.to_string());
+        exits(&program.output().unwrap(), 0);
         scratch.records()
     });
     assert_eq!(runs[0].len(), 2);
@@ -152,14 +126,12 @@ fn vectors_of_any_width_train_the_same_model() {
 fn same_for_any_width(overrides: &[&str], count: usize) {
     let runs = [None, Some("256")].map(|bits| {
         let scratch = Scratch::with(TINY);
-        let mut command = longreach();
+        let mut program = scratch.program("run", overrides);
         match bits {
-            None => command.env_remove("LONGREACH_VECTOR_BITS"),
-            Some(bits) => command.env("LONGREACH_VECTOR_BITS", bits),
+            None => program.env_remove("LONGREACH_VECTOR_BITS"),
+            Some(bits) => program.env("LONGREACH_VECTOR_BITS", bits),
         };
-        command.arg("run").arg(&scratch.config).args(overrides);
-        let output = command.arg("--runs").arg(scratch.runs()).output().unwrap();
-        exits(&output, 0);
+        exits(&program.output().unwrap(), 0);
         scratch.records()
     });
     assert_eq!(runs[0].len(), count);
@@ -170,15 +142,10 @@ fn same_for_any_width(overrides: &[&str], count: usize) {
 #[test]
 fn a_width_of_vectors_that_does_not_exist_is_refused() {
     let scratch = Scratch::with(TINY);
-    let mut command = longreach();
-    command.env("LONGREACH_VECTOR_BITS", "128");
-    let output = command.arg("run").arg(&scratch.config).output().unwrap();
-    exits(&output, 2);
-    let printed = stderr(&output);
-    assert!(
-        printed.contains("LONGREACH_VECTOR_BITS is `128`, and may only be 256"),
-        "{printed}"
-    );
+    let mut program = scratch.program("run", &[]);
+    let output = program.env("LONGREACH_VECTOR_BITS", "128").output();
+    let part = "LONGREACH_VECTOR_BITS is `128`, and may only be 256";
+    fails(&output.unwrap(), 2, part);
 }
 
 #[test]
@@ -194,7 +161,7 @@ fn reduced_formats_of_products_change_nothing_on_a_cpu() {
         exits(&output, 0);
         for format in ["tf32", "bf16"] {
             let note = format!("model.matmul = \"{format}\" has no effect on cpu");
-            assert!(stderr(&output).contains(&note), "{}", stderr(&output));
+            says(&output, &note);
         }
     }
     let loss = |bytes: &[u8]| parse(bytes)["evals"][0]["metrics"]["loss_nats"]["value"].clone();
@@ -264,8 +231,7 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
         "train.steps=30",
         "model.norm=\"rms_norm\"",
     ];
-    let output = scratch.longreach("run", &sweep);
-    exits(&output, 0);
+    let output = scratch.trains(&sweep);
     let records: Vec<Value> = scratch
         .records()
         .iter()
@@ -288,7 +254,7 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
             |row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty()
         ));
     }
-    assert!(stdout(&output).contains("diverged"), "{}", stdout(&output));
+    shows(&output, "diverged");
     let said = stderr(&output);
     let ended = |how: &str| {
         let lines = said.lines().filter(|line| line.starts_with('['));
@@ -316,7 +282,7 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
 #[test]
 fn eval_repeats_the_records_numbers_and_adds_lengths_and_variants() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    scratch.trains(&["seeds=[0]"]);
     let (path, bytes) = scratch
         .records()
         .into_iter()
@@ -333,12 +299,7 @@ fn eval_repeats_the_records_numbers_and_adds_lengths_and_variants() {
         "name=\"none\"\nkind=\"nope\"",
         "--json",
     ];
-    let output = longreach()
-        .arg("eval")
-        .arg(&run)
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = command("eval", &run, &arguments);
     exits(&output, 0);
     let again: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let find = |record: &Value, variant: &str, test_len: u64| {
@@ -367,23 +328,16 @@ fn eval_repeats_the_records_numbers_and_adds_lengths_and_variants() {
     let last = damaged.len() - 2;
     damaged[last] ^= 1;
     std::fs::write(&weights, damaged).unwrap();
-    let refused = longreach().arg("eval").arg(&run).output().unwrap();
-    exits(&refused, 3);
-    assert!(stderr(&refused).contains("digest"), "{}", stderr(&refused));
+    fails(&command("eval", &run, &[]), 3, "digest");
 }
 
 #[test]
 fn a_report_of_a_directory_is_the_report_of_the_run() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let out = scratch.directory.path().join("out");
-    let output = longreach()
-        .arg("report")
-        .arg(scratch.runs())
-        .args(["--format", "md,csv", "--out"])
-        .arg(&out)
-        .output()
-        .unwrap();
+    let arguments = ["--format", "md,csv", "--out", out.to_str().unwrap()];
+    let output = command("report", &scratch.runs(), &arguments);
     exits(&output, 0);
     assert!(!out.join("report.html").exists());
     let csv = |directory: &std::path::Path| {
@@ -408,7 +362,7 @@ fn a_report_holds_the_records_against_claims_and_assertions() {
                 \"exact_match\"\nkind = \"above\"\nmethods = [\"rope\"]\nlengths = \
                 [\"in\"]\nvalue = 1.0\n";
     std::fs::write(&claims, text).unwrap();
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let read = |out: &std::path::Path| std::fs::read_to_string(out.join("report.md")).unwrap();
     let first = read(&scratch.runs().join("tiny/report"));
     for part in [
@@ -417,28 +371,22 @@ fn a_report_holds_the_records_against_claims_and_assertions() {
         "disagrees",
         "## Expectations from the literature",
     ] {
-        assert!(first.contains(part), "`{part}` is missing");
+        has(&first, part);
     }
     // The same by hand, and neither without being asked for.
     // Beside the first, since links to runs are relative.
     let out = scratch.runs().join("tiny/again");
     let report = |more: &[&str]| {
-        let output = longreach()
-            .arg("report")
-            .arg(scratch.runs())
-            .args(more)
-            .arg("--out")
-            .arg(&out)
-            .output()
-            .unwrap();
-        exits(&output, 0);
+        let arguments = [more, &["--out", out.to_str().unwrap()]].concat();
+        exits(&command("report", &scratch.runs(), &arguments), 0);
         read(&out)
     };
     let by_hand = report(&["--claims", claims.to_str().unwrap(), "--assertions"]);
     assert_eq!(by_hand, first);
 
     let plain = report(&[]);
-    assert!(!plain.contains("Against the source") && !plain.contains("must show"));
+    lacks(&plain, "Against the source");
+    lacks(&plain, "must show");
 }
 
 #[test]
@@ -446,7 +394,7 @@ fn a_report_on_several_experiments_has_the_order_of_their_configs() {
     let scratch = Scratch::with(TINY);
     let axes = "axes.\"model.pe\"=[{kind=\"t5\"},{kind=\"alibi\"},{kind=\"rope\"}]";
     for name in ["name=\"first\"", "name=\"second\""] {
-        exits(&scratch.longreach("run", &[name, axes, "seeds=[0]"]), 0);
+        scratch.trains(&[name, axes, "seeds=[0]"]);
     }
     let report = |order: &[&str]| {
         let mut command = longreach();
@@ -456,8 +404,7 @@ fn a_report_on_several_experiments_has_the_order_of_their_configs() {
             .args(order)
             .arg("--out")
             .arg(scratch.runs().join("both"));
-        let output = command.output().unwrap();
-        exits(&output, 0);
+        exits(&command.output().unwrap(), 0);
         let page = std::fs::read_to_string(scratch.runs().join("both/report.md")).unwrap();
         let rows = page
             .lines()
@@ -489,7 +436,7 @@ fn text_is_trained_on_and_its_loss_falls() {
             )
         })
         .collect();
-    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    scratch.write("a.txt", text);
     let overrides = [
         "train.train_len=32",
         "train.steps=80",
@@ -497,7 +444,7 @@ fn text_is_trained_on_and_its_loss_falls() {
         "eval.test_lens=[32,64]",
         "seeds=[0]",
     ];
-    exits(&scratch.longreach("run", &overrides), 0);
+    scratch.trains(&overrides);
     for (_, bytes) in scratch.records() {
         let record = parse(&bytes);
         let curve = record["train"]["loss_curve"].as_array().unwrap();
@@ -516,12 +463,6 @@ fn text_is_trained_on_and_its_loss_falls() {
         assert_eq!(row["loss_by_position"].as_array().unwrap().len(), 32);
     }
     // Another text is another run, and a text that changes under a run is noticed.
-    std::fs::write(
-        scratch.directory.path().join("b.txt"),
-        "more of the same ".repeat(100),
-    )
-    .unwrap();
-    let again = scratch.longreach("run", &overrides);
-    exits(&again, 0);
-    assert!(stderr(&again).contains("2 to do"), "{}", stderr(&again));
+    scratch.write("b.txt", "more of the same ".repeat(100));
+    says(&scratch.trains(&overrides), "2 to do");
 }

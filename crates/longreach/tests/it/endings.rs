@@ -2,7 +2,7 @@
 //! select nothing, trainings whose last step ruins the weights, limits that are too low.
 #![cfg(unix)]
 
-use crate::common::{ONE, Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
+use crate::common::{ONE, Scratch, TINY, exits, fails, longreach, says, shows, stderr, wait_for};
 use experiment::plan;
 use std::process::Stdio;
 
@@ -23,7 +23,7 @@ fn wide(lengths: usize, variants: usize) -> Scratch {
     }
     let scratch = Scratch::with(&text);
     let corpus: String = (0..8000).map(|line| format!("{line} and more\n")).collect();
-    std::fs::write(scratch.directory.path().join("corpus.txt"), corpus).unwrap();
+    scratch.write("corpus.txt", corpus);
     scratch
 }
 
@@ -65,7 +65,7 @@ fn what_cannot_be_recorded_is_refused_by_the_plan() {
 #[test]
 fn the_size_of_a_record_is_estimated_from_above_and_closely() {
     let scratch = wide(12, 5);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let bytes = scratch.records()[0].1.len() as f64;
     let config = std::fs::read_to_string(&scratch.config).unwrap();
     let estimated = |lengths: usize| {
@@ -86,36 +86,24 @@ fn the_size_of_a_record_is_estimated_from_above_and_closely() {
 #[test]
 fn a_sweep_whose_records_cannot_be_read_is_not_done() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["--jobs", "1", ONE[1]]), 0);
+    scratch.trains(&["--jobs", "1", ONE[1]]);
     let [first, second] = [0, 1].map(|index| scratch.runs().join(&scratch.records()[index].0));
     let held = second.parent().expect("a record lies in its run");
     // The sweep waits for its second run while this process holds it.
     let held = rundir::lock::take(held).expect("nobody holds it");
     std::fs::remove_file(&first).unwrap();
     std::fs::remove_file(&second).unwrap();
-    let mut program = longreach();
-    program
-        .arg("run")
-        .arg(&scratch.config)
-        .args(["--jobs", "1", ONE[1]]);
-    let sweep = program
-        .arg("--runs")
-        .arg(scratch.runs())
-        .stderr(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut program = scratch.program("run", &["--jobs", "1", ONE[1]]);
+    program.stderr(Stdio::piped()).stdout(Stdio::piped());
+    let sweep = program.spawn().unwrap();
     wait_for("the first record", || first.exists());
     std::fs::write(&first, "{").unwrap();
     drop(held);
     let output = sweep.wait_with_output().unwrap();
     exits(&output, 1);
-    let said = stderr(&output);
-    assert!(
-        said.contains("its worker ended well, but it has no record that can be read")
-            && said.contains("1 of 2 runs failed"),
-        "{said}"
-    );
+    let part = "its worker ended well, but it has no record that can be read";
+    says(&output, part);
+    says(&output, "1 of 2 runs failed");
 }
 
 #[test]
@@ -124,19 +112,13 @@ fn a_retry_that_selects_nothing_says_what_is_missing() {
     for which in ["failed", "diverged"] {
         let output = scratch.longreach("run", &[&ONE[..], &["--retry", which]].concat());
         exits(&output, 2);
-        let said = stderr(&output);
-        assert!(
-            said.contains(&format!("--retry {which}: none of the 1 run has {which}"))
-                && said.contains("1 are not recorded yet")
-                && said.contains("leave --retry out"),
-            "{said}"
-        );
+        let part = format!("--retry {which}: none of the 1 run has {which}");
+        says(&output, &part);
+        says(&output, "1 are not recorded yet");
+        says(&output, "leave --retry out");
     }
-    exits(&scratch.longreach("run", &ONE), 0);
-    exits(
-        &scratch.longreach("run", &[&ONE[..], &["--retry", "failed"]].concat()),
-        0,
-    );
+    scratch.trains(&ONE);
+    scratch.trains(&[&ONE[..], &["--retry", "failed"]].concat());
 }
 
 #[test]
@@ -149,8 +131,7 @@ fn weights_that_the_last_step_ruins_count_as_diverged() {
         "train.warmup_steps=0",
         "train.grad_clip=0",
     ];
-    let output = scratch.longreach("run", &[&ONE[..], &ruined].concat());
-    exits(&output, 5);
+    exits(&scratch.longreach("run", &[&ONE[..], &ruined].concat()), 5);
     let record: serde_json::Value = serde_json::from_slice(&scratch.records()[0].1).unwrap();
     assert_eq!(record["status"], "ok");
     assert_eq!(record["evals"][0]["status"], "diverged");
@@ -164,8 +145,7 @@ fn a_limit_below_any_memory_is_printed_in_bytes() {
         ("1000", "the limit of 1000 bytes\n"),
     ] {
         let output = scratch.longreach("run", &["--memory-limit", limit]);
-        exits(&output, 6);
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        fails(&output, 6, said);
     }
 }
 
@@ -173,13 +153,9 @@ fn a_limit_below_any_memory_is_printed_in_bytes() {
 fn a_directory_that_does_not_exist_is_named_with_what_to_name() {
     for command in ["status", "verify", "report"] {
         let output = longreach().args([command, "no/where"]).output().unwrap();
-        exits(&output, 3);
-        let said = stderr(&output);
-        assert!(
-            said.contains("no/where does not exist")
-                && said.contains("  = help: name a directory that `longreach run` wrote"),
-            "{said}"
-        );
+        fails(&output, 3, "no/where does not exist");
+        let part = "  = help: name a directory that `longreach run` wrote";
+        says(&output, part);
     }
 }
 
@@ -201,25 +177,19 @@ fn a_config_that_no_descriptor_is_left_for_is_a_want_of_resources() {
         said.contains("x.toml") && said.contains("Too many open files")
     });
     let refused = refused.expect("one of them is just too few");
-    exits(&refused, 6);
-    let said = stderr(&refused);
-    assert!(said.contains("ulimit -n"), "{said}");
+    fails(&refused, 6, "ulimit -n");
 }
 
 #[test]
 fn the_table_is_printed_where_the_report_cannot_be_written() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let report = scratch.runs().join("tiny/report");
     std::fs::remove_dir_all(&report).unwrap();
     std::fs::write(&report, "a file").unwrap();
     let output = scratch.longreach("run", &ONE);
     exits(&output, 2);
-    assert!(
-        stdout(&output).contains("exact_match by test length"),
-        "{}",
-        stdout(&output)
-    );
-    assert!(stderr(&output).contains("0 to do"), "{}", stderr(&output));
+    shows(&output, "exact_match by test length");
+    says(&output, "0 to do");
     assert_eq!(std::fs::read_to_string(&report).unwrap(), "a file");
 }

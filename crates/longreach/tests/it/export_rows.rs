@@ -1,17 +1,13 @@
 //! What others check tasks and trainings with: rows as JSON lines, and the weights before training.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, fails, longreach, read_json, stdout, words};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tasks::{BuildContext, Rows, Task, TaskConfig};
 
 /// The head and the rows that a command prints.
-fn exported(arguments: &[&str]) -> (Value, Vec<Value>) {
-    let output = longreach()
-        .arg("export-rows")
-        .args(arguments)
-        .output()
-        .unwrap();
+fn exported(typed: &[&str]) -> (Value, Vec<Value>) {
+    let output = longreach().arg("export-rows").args(typed).output().unwrap();
     exits(&output, 0);
     let text = stdout(&output);
     let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -43,16 +39,7 @@ fn task(config: &Value, length: usize, eval_seed: u64, rows: Rows) -> Box<dyn Ta
 
 #[test]
 fn exported_rows_are_those_that_training_and_tests_read() {
-    let typed = [
-        "copy",
-        "alphabet=5",
-        "--length",
-        "7",
-        "--rows",
-        "3",
-        "--seed",
-        "9",
-    ];
+    let typed = words("copy alphabet=5 --length 7 --rows 3 --seed 9");
     let config = json!({"kind": "copy", "alphabet": 5});
     let copy = task(&config, 7, 9, Rows::Test);
     let select = task(&config, 7, 9, Rows::Selection);
@@ -105,8 +92,7 @@ fn all_rows_of_a_set_are_those_that_a_run_scores() {
         assert!(!rows[1..].contains(&rows[0]));
     }
     let refused = longreach().arg("export-rows").args(typed).output().unwrap();
-    exits(&refused, 2);
-    assert!(stderr(&refused).contains("<--test|--selection>"));
+    fails(&refused, 2, "<--test|--selection>");
 }
 
 fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
@@ -119,11 +105,10 @@ fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
 fn initial_weights_are_kept_on_request_and_do_not_depend_on_training() {
     let scratch = Scratch::with(TINY);
     let runs = scratch.directory.path().join("runs/tiny");
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    scratch.trains(&["seeds=[0]"]);
     assert!(files(&runs, "initial_weights.safetensors").is_empty());
     for steps in ["train.steps=3", "train.steps=4"] {
-        let kept = scratch.longreach("run", &["seeds=[0]", steps, "--initial-weights"]);
-        exits(&kept, 0);
+        scratch.trains(&["seeds=[0]", steps, "--initial-weights"]);
     }
     let initial = files(&runs, "initial_weights.safetensors");
     assert_eq!(initial.len(), 4, "one for each run that was trained then");
@@ -153,12 +138,8 @@ fn the_rows_of_a_run_are_those_that_its_config_draws() {
         "train.min_len=2",
         "train.stop={metric=\"exact_match\", at_least=1.0, every=3, min_len=1}",
     ];
-    exits(
-        &scratch.longreach("run", &[&one[..], &more[..]].concat()),
-        0,
-    );
-    let record = &scratch.records()[0];
-    let run = scratch.runs().join(record.0.parent().unwrap());
+    scratch.trains(&[&one[..], &more[..]].concat());
+    let run = scratch.first_run();
     let place = run.to_str().unwrap();
     let (head, rows) = exported(&["--run", place, "--step", "1", "--steps", "9"]);
     assert_eq!(
@@ -174,7 +155,7 @@ fn the_rows_of_a_run_are_those_that_its_config_draws() {
     let width = |row: &Value| row["inputs"].as_array().unwrap().len();
     let widest = head["seq_len"].as_u64().unwrap();
     assert!(rows.iter().all(|row| width(row) as u64 == widest));
-    let trained: Value = serde_json::from_slice(&record.1).unwrap();
+    let trained = read_json(&run.join("record.json"));
     let (_, first) = exported(&["--run", place]);
     let tokens = |row: &Value| row["tokens"].as_u64().unwrap();
     let total: u64 = [&first[..], &rows]
@@ -190,17 +171,13 @@ fn the_rows_of_a_run_are_those_that_its_config_draws() {
     assert_eq!(lengths.len(), 8);
     lengths.dedup();
     assert!(lengths.len() > 1 && lengths.is_sorted(), "{lengths:?}");
-    for (arguments, code) in [
+    for (typed, code) in [
         (vec!["--run", place, "--length", "8"], 2),
         (vec!["copy", "--run", place], 2),
         (vec!["--run", place, "--step", "6"], 2),
         (vec!["--run", "nowhere"], 3),
     ] {
-        let output = longreach()
-            .arg("export-rows")
-            .args(&arguments)
-            .output()
-            .unwrap();
+        let output = longreach().arg("export-rows").args(typed).output().unwrap();
         exits(&output, code);
     }
 }

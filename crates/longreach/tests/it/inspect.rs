@@ -1,6 +1,6 @@
 //! `longreach inspect` against published facts, its JSON, its errors, and its text.
 
-use crate::common::{exits, longreach, stderr};
+use crate::common::{cases, exits, has, longreach, stderr, words};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -147,13 +147,8 @@ fn dynamic_ntk_reads_the_sequence_length() {
 
 #[test]
 fn yarn_is_that_of_hugging_face() {
-    let answer = json(&[
-        "rope",
-        "d_model=64",
-        "n_heads=1",
-        "scaling.kind=yarn",
-        "scaling.factor=4",
-    ]);
+    let line = "rope d_model=64 n_heads=1 scaling.kind=yarn scaling.factor=4";
+    let answer = json(&words(line));
     let inv_freq = numbers(&answer["inv_freq"]);
     close(inv_freq[4], 0.297_983_856, 1e-8);
     close(inv_freq[15], 0.004_103_143, 1e-7);
@@ -172,14 +167,8 @@ fn yarn_is_that_of_hugging_face() {
 
 #[test]
 fn factor_auto_is_test_length_over_training_length() {
-    let answer = json(&[
-        "rope",
-        "scaling.kind=linear",
-        "--train-len",
-        "128",
-        "--seq-len",
-        "1024",
-    ]);
+    let line = "rope scaling.kind=linear --train-len 128 --seq-len 1024";
+    let answer = json(&words(line));
     assert_eq!(answer["config"]["scaling"]["factor"], 8.0);
     assert_eq!(numbers(&answer["inv_freq"])[0], 0.125);
 }
@@ -302,13 +291,7 @@ fn sinusoidal_rows_are_the_papers() {
 
 #[test]
 fn learned_rows_are_what_training_starts_from() {
-    let answer = json(&[
-        "learned",
-        "d_model=4",
-        "max_position=16",
-        "--positions",
-        "15,0",
-    ]);
+    let answer = json(&words("learned d_model=4 max_position=16 --positions 15,0"));
     let table = experiment::run::parameters::draw(
         0,
         "encoding.table",
@@ -332,18 +315,13 @@ fn learned_rows_are_what_training_starts_from() {
         answer["facts"]["parameters"],
         serde_json::json!([["table", [16, 4]]])
     );
-    assert!(text(&["learned"]).contains("initial draw of seed 0"));
+    has(&text(&["learned"]), "initial draw of seed 0");
 }
 
 #[test]
 fn json_says_what_it_is_for() {
-    let answer = json(&[
-        "rope",
-        "d_model=128",
-        "model.n_heads=2",
-        "model.n_layers=3",
-        "model.pe.base=500000",
-    ]);
+    let line = "rope d_model=128 model.n_heads=2 model.n_layers=3 model.pe.base=500000";
+    let answer = json(&words(line));
     assert_eq!(answer["kind"], "rope");
     assert_eq!(answer["config"]["base"], 500_000.0);
     assert_eq!(
@@ -404,143 +382,58 @@ fn a_stack_shows_its_parts_and_their_sum() {
     let alone = numbers(&answer["parts"][0]["logits_bias"][1][3]);
     let sum = numbers(&answer["logits_bias"][1][3]);
     assert_eq!(sum, alone.iter().map(|v| 2.0 * v).collect::<Vec<_>>());
-    assert!(text(&["stack", parts]).contains("\nparts.1: rope: "));
+    has(&text(&["stack", parts]), "\nparts.1: rope: ");
 }
 
+/// What is asked for, and what the message says.
+const MISTAKES: &str = r#"
+rop -> unknown encoding `rop` | allowed: nope, sinusoidal | did you mean `rope`?
+rope bse=5
+    -> unknown key `bse` of encoding `rope` | allowed: base, layout | did you mean `base`?
+    | command line: bse=5
+rope rope_theta=5 -> `rope_theta` is `base` here
+alibi heads=5 -> of the model: d_model | `heads` is `model.n_heads` here
+rope base -> needs `=` | base=500000
+rope base=0 -> `base` is out of range | value: 0 | the paper uses 10000
+rope base=ten -> `base` must be a number
+rope kind=alibi -> `kind` is set twice
+rope head_dim=15 -> head_dim = 15 is odd | set rotary_dim to an even number
+rope scaling.kind=yarm -> unknown kind `yarm` in `scaling` | did you mean `yarn`?
+rope scaling={kind="ntk"} head_dim=2 -> scaling.kind | 2 rotated dimensions
+rope d_model=0 -> key: d_model | from 1 to 65536
+rope n_heads=0 -> key: n_heads | from 1 to 1024
+rope head_dim=0 -> key: head_dim | value: 0
+formula -> such as bias = "-0.1 * d"
+rope d_model=1000000000000 -> key: d_model | from 1 to 65536
+rope n_heads=99999999999 head_dim=99999999999 -> key: d_model
+rope d_model=64 n_heads=5 -> `n_heads` must divide d_model = 64 | set n_heads=4
+stack -> missing key `parts` of encoding `stack` | inspect stack
+stack parts=[] -> key: parts
+stack parts=[{kind="rope",base=0.5}] -> `parts.0.base` is out of range
+learned --positions 0,512
+    -> position 512 is past the table: max_position = 512 | set max_position=513
+learned --positions 0.5 -> position 0.5 has no row | max_position = 512
+learned max_position=16777216 d_model=65536 -> too large to show
+stack parts=[{kind="learned"},{kind="rope",scaling={kind="dynamic_ntk"}}] --seq-len 600
+    -> --seq-len 600
+rope --positions '' -> no positions to show | write --positions 0,1,4095
+rope --positions 0,-1 -> position -1 is out of range
+rope --positions -1 -> position -1 is out of range
+rope --positions 0,nan -> position nan is out of range
+rope --positions 1e99 -> position 1e99 is out of range
+rope --positions 0,,1 -> missing between two commas
+rope --positions 0,x -> `x` is not a number
+rope --seq-len 2 --positions 0,10
+    -> --seq-len 2 | position 10 is past the end of the sequence | at least 11 | write --seq-len 11
+"#;
+
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn mistakes_name_the_key_the_value_and_the_fix() {
-    let cases: &[(&[&str], &[&str])] = &[
-        (
-            &["rop"],
-            &[
-                "unknown encoding `rop`",
-                "allowed: nope, sinusoidal",
-                "did you mean `rope`?",
-            ],
-        ),
-        (
-            &["rope", "bse=5"],
-            &[
-                "unknown key `bse` of encoding `rope`",
-                "allowed: base, layout",
-                "did you mean `base`?",
-                "command line: bse=5",
-            ],
-        ),
-        (&["rope", "rope_theta=5"], &["`rope_theta` is `base` here"]),
-        (
-            &["alibi", "heads=5"],
-            &["of the model: d_model", "`heads` is `model.n_heads` here"],
-        ),
-        (&["rope", "base"], &["needs `=`", "base=500000"]),
-        (
-            &["rope", "base=0"],
-            &["`base` is out of range", "value: 0", "the paper uses 10000"],
-        ),
-        (&["rope", "base=ten"], &["`base` must be a number"]),
-        (&["rope", "kind=alibi"], &["`kind` is set twice"]),
-        (
-            &["rope", "head_dim=15"],
-            &["head_dim = 15 is odd", "set rotary_dim to an even number"],
-        ),
-        (
-            &["rope", "scaling.kind=yarm"],
-            &["unknown kind `yarm` in `scaling`", "did you mean `yarn`?"],
-        ),
-        (
-            &["rope", "scaling={kind=\"ntk\"}", "head_dim=2"],
-            &["scaling.kind", "2 rotated dimensions"],
-        ),
-        (&["rope", "d_model=0"], &["key: d_model", "from 1 to 65536"]),
-        (&["rope", "n_heads=0"], &["key: n_heads", "from 1 to 1024"]),
-        (&["rope", "head_dim=0"], &["key: head_dim", "value: 0"]),
-        (&["formula"], &["such as bias = \"-0.1 * d\""]),
-        (
-            &["rope", "d_model=1000000000000"],
-            &["key: d_model", "from 1 to 65536"],
-        ),
-        (
-            &["rope", "n_heads=99999999999", "head_dim=99999999999"],
-            &["key: d_model"],
-        ),
-        (
-            &["rope", "d_model=64", "n_heads=5"],
-            &["`n_heads` must divide d_model = 64", "set n_heads=4"],
-        ),
-        (
-            &["stack"],
-            &["missing key `parts` of encoding `stack`", "inspect stack"],
-        ),
-        (&["stack", "parts=[]"], &["key: parts"]),
-        (
-            &["stack", "parts=[{kind=\"rope\",base=0.5}]"],
-            &["`parts.0.base` is out of range"],
-        ),
-        (
-            &["learned", "--positions", "0,512"],
-            &[
-                "position 512 is past the table: max_position = 512",
-                "set max_position=513",
-            ],
-        ),
-        (
-            &["learned", "--positions", "0.5"],
-            &["position 0.5 has no row", "max_position = 512"],
-        ),
-        (
-            &["learned", "max_position=16777216", "d_model=65536"],
-            &["too large to show"],
-        ),
-        (
-            &[
-                "stack",
-                "parts=[{kind=\"learned\"},{kind=\"rope\",scaling={kind=\"dynamic_ntk\"}}]",
-                "--seq-len",
-                "600",
-            ],
-            &["--seq-len 600"],
-        ),
-        (
-            &["rope", "--positions", ""],
-            &["no positions to show", "write --positions 0,1,4095"],
-        ),
-        (
-            &["rope", "--positions", "0,-1"],
-            &["position -1 is out of range"],
-        ),
-        (
-            &["rope", "--positions", "-1"],
-            &["position -1 is out of range"],
-        ),
-        (
-            &["rope", "--positions", "0,nan"],
-            &["position nan is out of range"],
-        ),
-        (
-            &["rope", "--positions", "1e99"],
-            &["position 1e99 is out of range"],
-        ),
-        (
-            &["rope", "--positions", "0,,1"],
-            &["missing between two commas"],
-        ),
-        (&["rope", "--positions", "0,x"], &["`x` is not a number"]),
-        (
-            &["rope", "--seq-len", "2", "--positions", "0,10"],
-            &[
-                "--seq-len 2",
-                "position 10 is past the end of the sequence",
-                "at least 11",
-                "write --seq-len 11",
-            ],
-        ),
-    ];
-    for (arguments, wanted) in cases {
-        let message = refused(arguments);
-        for wanted in *wanted {
+    for (arguments, wanted) in cases(MISTAKES) {
+        let message = refused(&words(&arguments));
+        for wanted in wanted {
             assert!(
-                message.contains(wanted),
+                message.contains(&wanted),
                 "{arguments:?} should say {wanted:?}:\n{message}"
             );
         }
@@ -553,12 +446,13 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
         .map(|p| p.to_string())
         .collect::<Vec<_>>()
         .join(",");
-    assert!(refused(&["rope", "--positions", &many]).contains("5000 positions"));
+    has(&refused(&["rope", "--positions", &many]), "5000 positions");
     let square = (0..4096)
         .map(|p| p.to_string())
         .collect::<Vec<_>>()
         .join(",");
-    assert!(refused(&["alibi", "--positions", &square]).contains("67108864 numbers"));
+    let message = refused(&["alibi", "--positions", &square]);
+    has(&message, "67108864 numbers");
 }
 
 #[test]
@@ -571,10 +465,8 @@ fn an_encoding_that_does_not_fit_is_refused_before_it_is_built() {
     let output = output.output().unwrap();
     exits(&output, 6);
     let said = stderr(&output);
-    assert!(
-        said.contains("inspect learned d_model=65536: needs about") && said.lines().count() == 2,
-        "{said}"
-    );
+    has(&said, "inspect learned d_model=65536: needs about");
+    assert!(said.lines().count() == 2, "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a sweep hands to others: event files written while it trains, the commands of its page that
 //! train a run again, and comparisons as pages.
 
-use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use crate::common::{Scratch, TINY, command, exits, longreach, stdout};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,7 +41,7 @@ fn tags(bytes: &[u8]) -> Vec<String> {
 #[test]
 fn event_files_hold_every_step_and_the_scores() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    scratch.trains(&["--log", "tensorboard"]);
     let experiment = scratch.runs().join("tiny");
     let files = event_files(&experiment);
     assert_eq!(files.len(), 4, "{files:?}");
@@ -55,7 +55,7 @@ fn event_files_hold_every_step_and_the_scores() {
         assert_eq!(count("by_test_length/exact_match/trained"), scores);
     }
     // What is finished stays as it is, and the files are not an experiment of their own.
-    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    scratch.trains(&["--log", "tensorboard"]);
     assert_eq!(event_files(&experiment), files);
     // A run that is continued has one file, which takes the place of the older one.
     let of_run = files[0].parent().unwrap();
@@ -71,7 +71,7 @@ fn event_files_hold_every_step_and_the_scores() {
     };
     let (record, _) = records.iter().find(its_own).unwrap();
     std::fs::remove_file(scratch.runs().join(record)).unwrap();
-    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    scratch.trains(&["--log", "tensorboard"]);
     let again = event_files(&experiment);
     assert_eq!(again.len(), 5, "{again:?}");
     assert!(
@@ -84,8 +84,7 @@ fn event_files_hold_every_step_and_the_scores() {
     let newer = tags(&std::fs::read(newer.unwrap()).unwrap());
     assert_eq!(newer, tags(&std::fs::read(&foreign).unwrap()));
     std::fs::remove_file(&foreign).unwrap();
-    let report = longreach().arg("report").arg(&experiment).output().unwrap();
-    exits(&report, 0);
+    exits(&command("report", &experiment, &[]), 0);
     let refused = scratch.longreach("run", &["--log", "wandb"]);
     assert_ne!(refused.status.code(), Some(0));
 }
@@ -163,22 +162,13 @@ fn the_command_of_a_run_trains_it_again() {
     // Beside a file of records: from its config.
     std::fs::create_dir(place.join("kept")).unwrap();
     std::fs::copy(place.join("x.toml"), place.join("kept/experiment.toml")).unwrap();
-    let gathered = ["gather", "runs/tiny", "--out", "kept/results.jsonl"];
-    let report = [
-        "report",
-        "kept/results.jsonl",
-        "--format",
-        "html",
-        "--out",
-        "page",
-    ];
-    for arguments in [&gathered[..], &report[..]] {
-        let output = longreach()
-            .args(arguments)
-            .current_dir(place)
-            .output()
-            .unwrap();
-        exits(&output, 0);
+    for line in [
+        "gather runs/tiny --out kept/results.jsonl",
+        "report kept/results.jsonl --format html --out page",
+    ] {
+        let mut program = longreach();
+        program.args(crate::common::words(line)).current_dir(place);
+        exits(&program.output().unwrap(), 0);
     }
     let page = std::fs::read_to_string(place.join("page/report.html")).unwrap();
     let (id, command) = &self::commands(&page)[2];

@@ -1,6 +1,6 @@
 //! Runs at work have the colours of their lines in the report.
 
-use crate::common::{Scratch, TINY, exits, stdout};
+use crate::common::{Scratch, TINY, has, lacks, stdout};
 use experiment::plan;
 use records::RunRecord;
 use records::analysis::looks::styles;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 fn runs_at_work_look_as_their_lines_in_the_report() {
     let scratch = Scratch::with(&format!("half_seeds = [0]\n{TINY}"));
     let planned = plan(&scratch.config, &[]).unwrap_or_else(|error| panic!("{error}"));
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let of = |(_, bytes): &(_, Vec<u8>)| serde_json::from_slice(bytes).unwrap();
     let records: Vec<RunRecord> = scratch.records().iter().map(of).collect();
     let order = [planned.order.clone(), planned.variants.clone()].concat();
@@ -40,16 +40,12 @@ fn lists_of_runs_name_methods_in_words() {
                   { kind = \"window\", size = 4 }] }, { kind = \"nope\" }], pattern = [0, 0, 0, 1] }";
     let scratch = Scratch::with(&TINY.replace("{ kind = \"learned\" }", hybrid));
     let checked = stdout(&scratch.longreach("check", &["train.steps=5"]));
-    let name = ["3 layers RoPE with", "window of 4, 1", "layer NoPE"];
-    let is_shown = |part: &&str| checked.contains(part);
-    assert!(
-        name.iter().all(is_shown) && !checked.contains("by_layer"),
-        "{checked}"
-    );
+    for part in ["3 layers RoPE with", "window of 4, 1", "layer NoPE"] {
+        has(&checked, part);
+    }
+    lacks(&checked, "by_layer");
     // Programs read the text of the label.
     let json = stdout(&scratch.longreach("check", &["--json"]));
-    assert!(
-        json.contains("by_layer") && !json.contains("3 layers"),
-        "{json}"
-    );
+    has(&json, "by_layer");
+    lacks(&json, "3 layers");
 }

@@ -1,6 +1,6 @@
 //! Bidirectional models: masked text, from a config to a report, and tasks in symbols.
 
-use crate::common::{Scratch, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, command, exits, fails, has, says, shows, stderr};
 use serde_json::Value;
 
 const MASKED: &str = r#"name = "masked"
@@ -35,11 +35,7 @@ test_lens = [16, 32, 64]
 fn scratch() -> Scratch {
     let scratch = Scratch::with(MASKED);
     // Every byte is decided by the one before it and by the one after it.
-    std::fs::write(
-        scratch.directory.path().join("text.txt"),
-        "abcdefgh".repeat(1000),
-    )
-    .unwrap();
+    scratch.write("text.txt", "abcdefgh".repeat(1000));
     scratch
 }
 
@@ -52,16 +48,11 @@ fn records(scratch: &Scratch) -> Vec<Value> {
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn a_staged_masked_run_learns_and_is_reported() {
     let scratch = scratch();
-    let output = scratch.longreach("run", &[]);
-    exits(&output, 0);
+    let output = scratch.trains(&[]);
     for part in ["RoPE", "ALiBi"] {
-        assert!(stdout(&output).contains(part), "{}", stdout(&output));
+        shows(&output, part);
     }
     let records = records(&scratch);
     assert_eq!(records.len(), 2);
@@ -112,43 +103,22 @@ fn a_staged_masked_run_learns_and_is_reported() {
         "probability 0.15",
         "0.8 are read as a mask",
     ] {
-        assert!(report.contains(part), "{part} is missing from the report");
+        has(&report, part);
     }
     // What was trained can be evaluated again, at other lengths.
-    let path = scratch.records()[0].0.clone();
-    let run = scratch.runs().join(path.parent().unwrap());
-    let again = longreach()
-        .arg("eval")
-        .arg(&run)
-        .args(["--lengths", "8,128"])
-        .output()
-        .unwrap();
-    exits(&again, 0);
-    exits(
-        &longreach()
-            .arg("verify")
-            .arg(&run)
-            .arg("--retrain")
-            .output()
-            .unwrap(),
-        0,
-    );
+    let run = scratch.first_run();
+    exits(&command("eval", &run, &["--lengths", "8,128"]), 0);
+    exits(&command("verify", &run, &["--retrain"]), 0);
 }
 
 #[test]
 fn a_causal_model_of_the_same_text_is_another_run() {
     let scratch = scratch();
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "axes.\"model.mask\"=[\"bidirectional\",\"causal\"]",
-                "train.steps=40",
-                "train.stages=[{steps=40,train_len=32}]",
-            ],
-        ),
-        0,
-    );
+    scratch.trains(&[
+        "axes.\"model.mask\"=[\"bidirectional\",\"causal\"]",
+        "train.steps=40",
+        "train.stages=[{steps=40,train_len=32}]",
+    ]);
     let records = records(&scratch);
     assert_eq!(records.len(), 4);
     let causal: Vec<&Value> = records
@@ -186,7 +156,7 @@ test_lens = [3, 6]
 #[test]
 fn a_model_that_reads_both_ways_answers_in_blanks() {
     let scratch = Scratch::with(SYMBOLS);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let records = records(&scratch);
     assert_eq!(records.len(), 1);
     let record = &records[0];
@@ -198,15 +168,7 @@ fn a_model_that_reads_both_ways_answers_in_blanks() {
     assert_eq!(metrics["token_accuracy"]["n"], 3 * 27);
     let learned = metrics["exact_match"]["value"].as_f64().unwrap();
     assert!(learned > 0.9, "reversing three symbols: {learned}");
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
-    let verified = longreach()
-        .arg("verify")
-        .arg(&run)
-        .arg("--retrain")
-        .output();
-    exits(&verified.unwrap(), 0);
+    exits(&command("verify", &scratch.first_run(), &["--retrain"]), 0);
 }
 
 #[test]
@@ -234,8 +196,7 @@ fn answers_that_a_model_would_see_are_refused_by_name() {
         let output = scratch.longreach("check", &overrides);
         exits(&output, 2);
         for part in parts {
-            let message = stderr(&output);
-            assert!(message.contains(part), "{part} is missing from {message}");
+            says(&output, part);
         }
     }
     let last = "task={kind=\"flip_flop\",answer=\"last\"}";
@@ -284,21 +245,10 @@ fn encodings_of_causal_models_are_refused_by_name() {
         }
     }
     let linear = scratch.longreach("check", &["model.attention=\"linear\""]);
-    exits(&linear, 2);
-    assert!(
-        stderr(&linear).contains("model.mask")
-            && stderr(&linear).contains("linear attention is causal"),
-        "{}",
-        stderr(&linear)
-    );
+    fails(&linear, 2, "model.mask");
+    says(&linear, "linear attention is causal");
     let variant = "eval.variants=[{name=\"leaky\",set={kind=\"rerope\"}}]";
-    let output = scratch.longreach("check", &[variant]);
-    exits(&output, 2);
-    assert!(
-        stderr(&output).contains("model.mask"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&scratch.longreach("check", &[variant]), 2, "model.mask");
     let t5 = "axes.\"model.pe\"=[{kind=\"t5\",bidirectional=true},{kind=\"shaw\"},{kind=\"\
               transformer_xl\"},{kind=\"deberta\"},{kind=\"pope\"}]";
     exits(&scratch.longreach("check", &[t5]), 0);

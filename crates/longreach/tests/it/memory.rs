@@ -1,6 +1,6 @@
 //! Estimates of memory: what they count. `scripts/memory` compares them with measured peaks.
 
-use crate::common::{ONE, Scratch, TINY, exits, stderr, stdout};
+use crate::common::{ONE, Scratch, TINY, exits, has, lacks, says, stdout};
 
 /// The estimates of a plan in bytes: of its training, and of each evaluation.
 fn estimates(scratch: &Scratch, more: &[&str]) -> (u64, Vec<u64>) {
@@ -25,7 +25,7 @@ fn a_corpus_counts_with_every_byte() {
     );
     let scratch = Scratch::with(&text);
     let [small, large] = [1 << 20, 21 << 20].map(|size| {
-        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        scratch.write("c.txt", vec![b'a'; size]);
         estimates(&scratch, &[])
     });
     assert_eq!(large.0 - small.0, 20 << 20);
@@ -41,7 +41,7 @@ fn what_only_reading_a_corpus_needs_is_free_again_while_training() {
     let scratch = Scratch::with(&text);
     let sizes: [usize; 2] = [1 << 20, 21 << 20];
     let [small, large] = sizes.map(|size| {
-        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        scratch.write("c.txt", vec![b'a'; size]);
         estimates(&scratch, &[])
     });
     // Four bytes for each character while training, one more while the text is read.
@@ -59,7 +59,7 @@ fn a_device_holds_tensors_and_no_corpus() {
     // It need not be there: estimates are for machines that have none, too.
     let cuda = ["--device", "cuda"];
     let [small, large] = [1 << 20, 21 << 20].map(|size| {
-        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        scratch.write("c.txt", vec![b'a'; size]);
         estimates(&scratch, &cuda)
     });
     assert_eq!(small, large);
@@ -86,11 +86,8 @@ fn a_device_holds_tensors_and_no_corpus() {
         &[&ONE[..], &cuda, &["--memory-limit", "1MiB"]].concat(),
     );
     exits(&limited, 0);
-    let notes = stderr(&limited);
-    assert!(
-        notes.contains("would not train") && notes.contains("of the device's memory"),
-        "{notes}"
-    );
+    says(&limited, "would not train");
+    says(&limited, "of the device's memory");
 }
 
 #[test]
@@ -154,8 +151,8 @@ fn what_check_prints_is_what_admits() {
     exits(&run(training - 1), 6);
     exits(&run(most - 1), 0);
     let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
-    assert!(record.contains("\"skipped\""));
+    has(&record, "\"skipped\"");
     exits(&run(most), 0);
     let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
-    assert!(!record.contains("\"skipped\""));
+    lacks(&record, "\"skipped\"");
 }

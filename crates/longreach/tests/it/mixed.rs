@@ -1,7 +1,7 @@
 //! `train.length = "mixed"`: the loss of a padded batch is the mean over the counted tokens of its
 //! rows, each computed alone.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, command, exits, says};
 use burn::tensor::Device;
 use experiment::plan;
 use experiment::plan::together::shape;
@@ -229,17 +229,15 @@ fn a_mixed_run_is_verified_and_may_be_trained_beside_others() {
     assert!(shape(&job.spec).is_some());
     let scratch = Scratch::with(TINY);
     let arguments = [&MIXED[1..], &["seeds=[0,1]"]].concat();
-    exits(&scratch.longreach("run", &arguments), 0);
-    let mut verify = longreach();
-    verify.arg("verify").arg(scratch.runs()).arg("--retrain");
-    exits(&verify.output().unwrap(), 0);
+    scratch.trains(&arguments);
+    exits(&command("verify", &scratch.runs(), &["--retrain"]), 0);
 }
 
 #[test]
 fn padding_is_refused_where_tokens_would_see_it() {
     let scratch = Scratch::with(TINY);
     let text = "the quick brown fox jumps over the lazy dog; ".repeat(9);
-    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    scratch.write("a.txt", text);
     let output = scratch.longreach(
         "check",
         &[
@@ -250,12 +248,11 @@ fn padding_is_refused_where_tokens_would_see_it() {
         ],
     );
     exits(&output, 2);
-    let said = stderr(&output);
     for part in [
         "train.length",
         "pads rows at their end",
         "allowed: fixed, uniform, staged",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        says(&output, part);
     }
 }

@@ -4,7 +4,7 @@
 #[path = "../../examples/mutate_configs/harness/mod.rs"]
 mod harness;
 
-use crate::common::{longreach, stderr};
+use crate::common::{command, stderr};
 use experiment::plan;
 use harness::{Harness, Report, bases};
 
@@ -112,12 +112,7 @@ fn the_program_ends_with_the_code_of_the_answer() {
         ),
     ] {
         std::fs::write(&config, text).unwrap();
-        let output = longreach()
-            .arg("check")
-            .arg(&config)
-            .args(&arguments)
-            .output()
-            .unwrap();
+        let output = command("check", &config, &arguments);
         assert_eq!(
             output.status.code(),
             Some(code),

@@ -1,15 +1,17 @@
 //! Links, devices, pipes and folders that cannot be read, in the places of files and folders.
 #![cfg(unix)]
 
-use crate::common::{ONE, Scratch, TINY, command, exits, longreach, one, stderr, stdout};
+use crate::common::{
+    ONE, Scratch, TINY, command, exits, fails, has, lacks, longreach, one, says, shows, stderr,
+    stdout,
+};
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn gather(scratch: &Scratch, out: &Path) -> Output {
-    let mut program = longreach();
-    program.arg("gather").arg(scratch.runs());
-    program.arg("--out").arg(out).output().unwrap()
+    let arguments = ["--out", out.to_str().unwrap()];
+    command("gather", &scratch.runs(), &arguments)
 }
 
 /// What stands where a file or directory is to be written is an argument that cannot work: not a
@@ -17,7 +19,7 @@ fn gather(scratch: &Scratch, out: &Path) -> Output {
 #[test]
 fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let root = scratch.directory.path();
     std::fs::write(root.join("file"), "mine").unwrap();
     std::fs::write(root.join("x.jsonl"), "mine").unwrap();
@@ -51,11 +53,9 @@ fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
         let output = program.output().unwrap();
         exits(&output, 2);
         let text = stderr(&output);
-        assert!(
-            text.contains(said) && text.contains(out.split('/').next().unwrap()),
-            "{text}"
-        );
-        assert!(!text.contains("continues"), "{text}");
+        has(&text, said);
+        has(&text, out.split('/').next().unwrap());
+        lacks(&text, "continues");
     }
     assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
     // As is a name that the system does not allow.
@@ -64,18 +64,14 @@ fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
         .current_dir(root)
         .args(["run", "x.toml", "--runs", &"n".repeat(300)]);
     let output = program.output().unwrap();
-    exits(&output, 2);
-    let text = stderr(&output);
-    assert!(
-        text.contains("nnn") && text.contains("give a shorter name"),
-        "{text}"
-    );
+    fails(&output, 2, "nnn");
+    says(&output, "give a shorter name");
 }
 
 #[test]
 fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let place = |name: &str| scratch.directory.path().join(name);
     let file = place("records.jsonl");
     exits(&gather(&scratch, &file), 0);
@@ -101,11 +97,7 @@ fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     let output = gather(&scratch, Path::new("/dev/stdout"));
     exits(&output, 0);
     assert_eq!(output.stdout, records);
-    assert!(
-        stderr(&output).contains("1 record read"),
-        "{}",
-        stderr(&output)
-    );
+    says(&output, "1 record read");
 
     // Only root can make a device; this one is /dev/null under another name.
     let device = place("device");
@@ -129,13 +121,8 @@ fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     let link = place("link.jsonl");
     symlink(&file, &link).unwrap();
     let output = gather(&scratch, &link);
-    exits(&output, 2);
-    let said = stderr(&output);
-    assert!(
-        said.contains("it is a link, and only files are replaced")
-            && said.contains("move it, or give another path"),
-        "{said}"
-    );
+    fails(&output, 2, "it is a link, and only files are replaced");
+    says(&output, "move it, or give another path");
     assert_eq!(std::fs::read_link(&link).unwrap(), file);
     assert_eq!(std::fs::read(&file).unwrap(), records);
     assert!(stdout(&output).is_empty(), "{}", stdout(&output));
@@ -155,33 +142,21 @@ fn links_out_of_a_runs_directory_are_not_followed() {
         scratch.longreach("run", &ONE),
         command("report", &experiment, &[]),
     ] {
-        exits(&output, 3);
-        assert!(
-            stderr(&output).contains("report is a link"),
-            "{}",
-            stderr(&output)
-        );
-        assert!(stdout(&output).contains("exact_match by test length"));
+        fails(&output, 3, "report is a link");
+        shows(&output, "exact_match by test length");
     }
     assert!(is_empty());
     // Whoever names the link means it.
     let named = experiment.join("report");
-    exits(
-        &command("report", &experiment, &["--out", named.to_str().unwrap()]),
-        0,
-    );
+    let ended = command("report", &experiment, &["--out", named.to_str().unwrap()]);
+    exits(&ended, 0);
     std::fs::remove_dir_all(&outside).unwrap();
     std::fs::create_dir(&outside).unwrap();
     std::fs::remove_file(named).unwrap();
     // Later evaluations.
     symlink(&outside, run.join("evals")).unwrap();
     let output = command("eval", &run, &["--lengths", "6"]);
-    exits(&output, 3);
-    assert!(
-        stderr(&output).contains("evals is a link"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 3, "evals is a link");
     assert!(is_empty());
     std::fs::remove_file(run.join("evals")).unwrap();
     // The run itself, recorded.
@@ -192,8 +167,7 @@ fn links_out_of_a_runs_directory_are_not_followed() {
         scratch.longreach("run", &ONE),
         command("eval", &run, &["--lengths", "6"]),
     ] {
-        exits(&output, 3);
-        assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+        fails(&output, 3, "is a link");
     }
     assert!(!elsewhere.join("evals").exists());
 }
@@ -201,31 +175,25 @@ fn links_out_of_a_runs_directory_are_not_followed() {
 #[test]
 fn an_experiment_without_records_says_how_many_runs_it_has() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     for (path, _) in scratch.records() {
         std::fs::remove_file(scratch.runs().join(path)).unwrap();
     }
     let output = command("report", &scratch.runs().join("tiny"), &[]);
-    exits(&output, 3);
-    let said = stderr(&output);
-    assert!(
-        said.contains("tiny: none of its 4 runs is recorded"),
-        "{said}"
-    );
-    assert!(said.contains("`longreach run` with its config finishes them"));
+    fails(&output, 3, "tiny: none of its 4 runs is recorded");
+    says(&output, "`longreach run` with its config finishes them");
 }
 
 #[test]
 fn runs_behind_links_are_named_wherever_they_are_left_out() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let place = scratch.directory.path();
-    let (path, _) = scratch.records().remove(0);
-    let run = scratch.runs().join(path.parent().unwrap());
+    let run = scratch.first_run();
     let (far, experiment) = (place.join("far"), scratch.runs().join("tiny"));
     std::fs::rename(&run, &far).unwrap();
     symlink(&far, &run).unwrap();
-    let says = |name: &str, place: &Path, code: i32, said: &str| {
+    let answers = |name: &str, place: &Path, code: i32, said: &str| {
         let output = command(name, place, &[]);
         exits(&output, code);
         let all = stdout(&output) + &stderr(&output);
@@ -235,8 +203,8 @@ fn runs_behind_links_are_named_wherever_they_are_left_out() {
         );
         assert!(all.contains(said), "{name}: {all}");
     };
-    says("report", &experiment, 0, "1 left out");
-    says(
+    answers("report", &experiment, 0, "1 left out");
+    answers(
         "verify",
         &experiment,
         1,
@@ -244,13 +212,13 @@ fn runs_behind_links_are_named_wherever_they_are_left_out() {
     );
     let status = command("status", &experiment, &["--json"]);
     exits(&status, 0);
-    assert!(stdout(&status).contains("a link, which is not followed"));
+    shows(&status, "a link, which is not followed");
     // The whole experiment.
     let moved = place.join("moved");
     std::fs::rename(&experiment, &moved).unwrap();
     symlink(&moved, &experiment).unwrap();
-    says("report", scratch.runs().as_path(), 3, "tiny");
-    says("verify", scratch.runs().as_path(), 1, "tiny");
+    answers("report", scratch.runs().as_path(), 3, "tiny");
+    answers("verify", scratch.runs().as_path(), 1, "tiny");
 }
 
 #[test]
@@ -258,10 +226,8 @@ fn a_folder_that_cannot_be_read_hides_no_other() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
-    let first = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
+    scratch.trains(&["seeds=[0]"]);
+    let first = scratch.first_run();
     let mode = |path: &Path, mode: u32| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -284,7 +250,7 @@ fn a_folder_that_cannot_be_read_hides_no_other() {
             said.contains("Permission denied") || said.contains("1 unreadable"),
             "{said}"
         );
-        assert!(said.contains("2 runs"), "{said}");
+        has(&said, "2 runs");
     }
     mode(&first, 0o755);
 }
@@ -357,11 +323,8 @@ fn reports_into_one_directory_follow_each_other_and_name_what_is_not_theirs() {
     std::fs::write(out.join("old-figure.svg"), "<svg/>").unwrap();
     let output = command("report", &experiment, &[]);
     exits(&output, 0);
-    let said = stderr(&output);
-    assert!(
-        said.contains("also holds 1 file of an older report, or yours: old-figure.svg"),
-        "{said}"
-    );
+    let part = "also holds 1 file of an older report, or yours: old-figure.svg";
+    says(&output, part);
 }
 
 /// Ends a command that hangs, so that the test fails and does not hang with it.
@@ -380,7 +343,7 @@ fn pipe(path: &Path) {
 #[test]
 fn pipes_that_nobody_writes_to_make_no_command_wait() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let root = scratch.directory.path();
     let record = scratch.runs().join(&scratch.records()[0].0);
     let run = record.parent().unwrap();
@@ -392,9 +355,7 @@ fn pipes_that_nobody_writes_to_make_no_command_wait() {
     // A config, and a variant in a file.
     pipe(&root.join("pipe.toml"));
     for command in ["check", "run"] {
-        let refused = call(&[command, "pipe.toml"]);
-        exits(&refused, 2);
-        assert!(stderr(&refused).contains("not a regular file"));
+        fails(&call(&[command, "pipe.toml"]), 2, "not a regular file");
     }
     exits(&call(&["eval", run, "--variant", "pipe.toml"]), 2);
     // A config that a shell pipes in is read.
@@ -412,12 +373,7 @@ fn pipes_that_nobody_writes_to_make_no_command_wait() {
     exits(&call(&["status", "runs"]), 0);
     exits(&call(&["verify", "runs"]), 1);
     let refused = call(&[&["run", "x.toml"], &ONE[..]].concat());
-    exits(&refused, 6);
-    assert!(
-        stderr(&refused).contains("not a file"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&refused, 6, "not a file");
 }
 
 #[test]
@@ -425,7 +381,7 @@ fn names_that_are_not_text_are_refused_or_shown_as_far_as_they_are() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let root = scratch.directory.path();
     let odd = OsStr::from_bytes(b"odd\xff");
     std::fs::create_dir(root.join(odd)).unwrap();
@@ -434,12 +390,7 @@ fn names_that_are_not_text_are_refused_or_shown_as_far_as_they_are() {
     let call = |arguments: &[&OsStr]| within("300", arguments, root);
     for command in ["check", "run"] {
         let refused = call(&[command.as_ref(), config.as_os_str()]);
-        exits(&refused, 2);
-        assert!(
-            stderr(&refused).contains("not UTF-8"),
-            "{}",
-            stderr(&refused)
-        );
+        fails(&refused, 2, "not UTF-8");
     }
     let submit = ["submit", "x.toml", "--cluster", "slurm", "--out"].map(OsStr::new);
     exits(&call(&[&submit[..], &[odd]].concat()), 2);
@@ -493,7 +444,7 @@ fn a_file_that_never_ends_is_refused() {
 #[test]
 fn what_a_killed_export_left_goes_with_the_next() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     let out = scratch.directory.path().join("pictures");
     std::fs::create_dir(&out).unwrap();
     // The name that this process gives, as if it had started at another time: its owner has ended.

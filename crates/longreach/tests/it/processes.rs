@@ -2,7 +2,10 @@
 //! while another one holds a run.
 #![cfg(unix)]
 
-use crate::common::{ONE, Scratch, TINY, exits, hangup_is_ignored, longreach, stderr, wait_for};
+use crate::common::{
+    ONE, Scratch, TINY, command, exits, fails, hangup_is_ignored, has, lacks, longreach, says,
+    stderr, wait_for,
+};
 use experiment::device::DeviceName;
 use experiment::plan;
 use experiment::plan::memory::MemoryLimit;
@@ -18,13 +21,6 @@ use std::time::{Duration, Instant};
 use sweep::live::board::Board;
 use sweep::live::screen::state_counts;
 use sweep::options::{Options, Share};
-
-/// The only run of a sweep.
-fn run_of(scratch: &Scratch) -> PathBuf {
-    let found = scratch.records();
-    let run = found[0].0.parent().expect("a record lies in its run");
-    scratch.runs().join(run)
-}
 
 /// A sweep in the background.
 fn start(scratch: &Scratch, arguments: &[&str]) -> Child {
@@ -79,13 +75,9 @@ fn sweeps_of_several_containers_do_not_disturb_each_other() {
 #[cfg(target_os = "linux")]
 fn what_killed_processes_left_is_removed_and_nothing_of_living_ones() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let run = run_of(&scratch);
-    let eval = || {
-        let mut program = longreach();
-        program.arg("eval").arg(&run).args(["--lengths", "6"]);
-        program.output().unwrap()
-    };
+    scratch.trains(&ONE);
+    let run = scratch.first_run();
+    let eval = || command("eval", &run, &["--lengths", "6"]);
     exits(&eval(), 0);
     let experiment = scratch.runs().join("tiny");
     let places = [
@@ -104,7 +96,7 @@ fn what_killed_processes_left_is_removed_and_nothing_of_living_ones() {
     let in_run = left(&run.join("record.json"), false);
     std::fs::write(&in_run, "half").unwrap();
     // Two runs, so that the experiment's directory is probed.
-    exits(&scratch.longreach("run", &["seeds=[0,1]", ONE[1]]), 0);
+    scratch.trains(&["seeds=[0,1]", ONE[1]]);
     let evals = std::fs::read_dir(run.join("evals")).unwrap().flatten();
     for entry in evals.filter(|entry| entry.path().extension().is_some()) {
         if !entry.file_name().to_string_lossy().starts_with('.') {
@@ -132,8 +124,8 @@ fn what_killed_processes_left_is_removed_and_nothing_of_living_ones() {
 #[test]
 fn lengths_that_a_worker_adds_while_labels_are_written_are_kept() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let run = run_of(&scratch);
+    scratch.trains(&ONE);
+    let run = scratch.first_run();
     let overrides = ["seeds=[0]", ONE[1], "axes.\"train.lr\"=[1e-3]"].map(str::to_owned);
     let renamed = plan(&scratch.config, &overrides).unwrap();
     let options = Options {
@@ -202,20 +194,16 @@ fn a_retry_that_does_not_fit_discards_no_record() {
     assert_eq!(before.len(), 2);
     let retry = ["--retry", "diverged", "--memory-limit", "70MiB"];
     let output = scratch.longreach("run", &[&diverging[..], &retry].concat());
-    exits(&output, 6);
-    assert!(
-        stderr(&output).contains("4096") && stderr(&output).contains("training needs about"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 6, "4096");
+    says(&output, "training needs about");
     assert_eq!(scratch.records(), before);
 }
 
 #[test]
 fn a_run_whose_job_is_missing_while_it_is_held_is_waited_for() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let (run, before) = (run_of(&scratch), scratch.records());
+    scratch.trains(&ONE);
+    let (run, before) = (scratch.first_run(), scratch.records());
     std::fs::remove_dir_all(&run).unwrap();
     std::fs::create_dir(&run).unwrap();
     // As a sweep that was killed between taking the lock and writing the job, or is slow at it; and
@@ -229,14 +217,12 @@ fn a_run_whose_job_is_missing_while_it_is_held_is_waited_for() {
         let mut said = until(&mut sweep, "; waiting for");
         if shared && cfg!(target_os = "linux") {
             let own = format!("is held by process {} (", std::process::id());
-            assert!(
-                said.contains(&own) && said.contains("which shares the lock of `lock`"),
-                "{said}"
-            );
+            has(&said, &own);
+            has(&said, "which shares the lock of `lock`");
         }
         drop(held);
         said.push_str(&rest(sweep, 0));
-        assert!(!said.contains("FAILED"), "{said}");
+        lacks(&said, "FAILED");
         assert_eq!(scratch.records(), before);
         std::fs::remove_dir_all(&run).unwrap();
         std::fs::create_dir(&run).unwrap();
@@ -303,7 +289,7 @@ fn a_request_while_runs_are_planned_ends_with_its_code() {
         kill_process(Pid::from_child(&sweep), signal).unwrap();
         let said = rest(sweep, code);
         drop(open);
-        assert!(said.contains("stopped while planning"), "{said}");
+        has(&said, "stopped while planning");
         assert!(!scratch.runs().exists(), "nothing was written");
     }
 }
@@ -341,7 +327,7 @@ fn a_request_at_the_first_instants_of_a_worker_stops_its_run() {
         }
         kill_process(Pid::from_child(&sweep), signal).unwrap();
         let said = rest(sweep, code);
-        assert!(!said.contains("FAILED"), "{said}");
+        lacks(&said, "FAILED");
         let run = |entry: std::fs::DirEntry| entry.path().join("error.txt").exists();
         let mut runs = std::fs::read_dir(scratch.runs().join("tiny"))
             .unwrap()
@@ -382,9 +368,9 @@ fn a_sweep_goes_on_when_its_program_is_replaced() {
 fn a_live_view_tells_runs_apart_and_shows_those_that_cannot_be_read() {
     let scratch = Scratch::with(TINY);
     for steps in ["train.steps=2", "train.steps=3"] {
-        exits(&scratch.longreach("run", &[ONE[0], ONE[1], steps]), 0);
+        scratch.trains(&[ONE[0], ONE[1], steps]);
     }
-    let damaged = run_of(&scratch);
+    let damaged = scratch.first_run();
     std::fs::write(damaged.join("record.json"), "{").unwrap();
     let mut board = Board::new(&scratch.runs());
     board.look(Instant::now()).unwrap();
@@ -424,10 +410,10 @@ fn a_stopped_worker_is_named_and_saves_when_its_sweep_is_asked_to_stop() {
     kill_process(worker, Signal::STOP).unwrap();
     let hint = format!("`kill -CONT {}` continues it", worker.as_raw_nonzero());
     let said = until(&mut sweep, &hint);
-    assert!(said.contains("is stopped (SIGSTOP)"), "{said}");
+    has(&said, "is stopped (SIGSTOP)");
     kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
     let said = rest(sweep, 143);
-    assert!(said.contains("stopped after step"), "{said}");
+    has(&said, "stopped after step");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Published models: their config.json as an encoding, against frequencies of transformers.
 
-use crate::common::{exits, longreach, stderr, stdout};
+use crate::common::{exits, fails, has, longreach, stdout};
 use inspect::published::{self, Published};
 use posenc::encodings::RopeConfig;
 use posenc::{EncodingConfig, Lengths, ModelShape};
@@ -128,13 +128,9 @@ fn layers_of_published_models_have_the_window_and_the_rotation_that_the_file_say
     );
     assert_eq!(deepseek.pe["scaling"]["scale_logits"], true);
     let ministral = of("mistralai/Ministral-3-8B-Base-2512");
-    assert!(
-        ministral.notes[0].contains("llama_4_scaling_beta"),
-        "{:?}",
-        ministral.notes
-    );
+    has(&ministral.notes[0], "llama_4_scaling_beta");
     assert_eq!(ministral.train_len, Some(16384));
-    assert!(of("meta-llama/Llama-2-7b-hf").notes[0].contains("rope_theta"));
+    has(&of("meta-llama/Llama-2-7b-hf").notes[0], "rope_theta");
 }
 
 /// Gemma 4: heads of two sizes.
@@ -166,14 +162,7 @@ fn what_an_encoding_cannot_stand_for_is_noted() {
         },
     });
     let model = published::read(&file).unwrap();
-    assert!(
-        model
-            .notes
-            .iter()
-            .any(|note| note.contains("global_head_dim")),
-        "{:?}",
-        model.notes
-    );
+    has(&model.notes.join("\n"), "global_head_dim");
     let parts = model.pe["parts"].as_array().unwrap();
     assert_eq!(
         parts[1],
@@ -263,23 +252,16 @@ fn models_without_a_rotation_and_files_that_are_none() {
     let old = with(json!({"model_type": "llama"})).unwrap();
     assert_eq!((old.pe, old.notes.len()), (json!({"kind": "rope"}), 1));
     let unknown = with(json!({"model_type": "roberta"})).unwrap_err();
-    assert!(
-        unknown.contains("`roberta`") && unknown.contains("d_model=64 n_heads=4"),
-        "{unknown}"
-    );
+    has(&unknown, "`roberta`");
+    has(&unknown, "d_model=64 n_heads=4");
     let spiral = with(json!({"rope_scaling": {"rope_type": "spiral"}})).unwrap_err();
-    assert!(
-        spiral.contains("`spiral`") && spiral.contains("allowed: default"),
-        "{spiral}"
-    );
+    has(&spiral, "`spiral`");
+    has(&spiral, "allowed: default");
     let no_factor = with(json!({"rope_scaling": {"rope_type": "linear"}})).unwrap_err();
-    assert!(no_factor.contains("no `factor`"), "{no_factor}");
+    has(&no_factor, "no `factor`");
     assert!(published::read(&json!([1])).is_err());
-    assert!(
-        published::read(&json!({"model_type": "llama"}))
-            .unwrap_err()
-            .contains("hidden_size")
-    );
+    let no_sizes = published::read(&json!({"model_type": "llama"})).unwrap_err();
+    has(&no_sizes, "hidden_size");
 }
 
 /// transformers' `build_mpt_alibi_tensor`: slopes of the next power of two heads, every second one
@@ -347,7 +329,7 @@ fn a_value_of_another_type_is_not_an_absent_one() {
         for table in ["rope_scaling", "rope_parameters"] {
             config[table] = json!({"full_attention": {"factor": "4"}, "rope_type": "linear"});
             let error = published::read(&config).unwrap_err();
-            assert!(error.contains("has `factor` = \"4\""), "{error}");
+            has(&error, "has `factor` = \"4\"");
         }
     }
 }
@@ -365,10 +347,7 @@ fn distances_of_bert_and_scalings_without_a_factor_are_refused() {
     };
     for kind in ["relative_key", "relative_key_query"] {
         let found = error(json!({"model_type": "bert", "position_embedding_type": kind}));
-        assert!(
-            found.contains(&format!("position_embedding_type `{kind}`")),
-            "{found}"
-        );
+        has(&found, &format!("position_embedding_type `{kind}`"));
     }
     for kind in ["linear", "dynamic", "yarn"] {
         let found = error(json!({"model_type": "llama", "rope_scaling": {"type": kind}}));
@@ -410,18 +389,15 @@ fn inspect_reads_the_file_of_a_model() {
         "{}",
         stdout(&output)
     );
-    for (text, says) in [
+    for (text, part) in [
         ("", "is no JSON"),
         ("{", "is no JSON"),
         ("[1]", "is no JSON object"),
         ("{}", "hidden_size"),
     ] {
-        let output = run(text, &[]);
-        exits(&output, 2);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        fails(&run(text, &[]), 2, part);
     }
-    let output = run(&llama, &["rope"]);
-    exits(&output, 2);
+    exits(&run(&llama, &["rope"]), 2);
 }
 
 /// The page on claims: its examples are read, and it has every kind.

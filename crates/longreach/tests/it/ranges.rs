@@ -1,6 +1,6 @@
 //! Ranges of test lengths: every row draws its own, and is scored exactly at it.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, fails, has, longreach, says, shows, stderr};
 use burn::tensor::Device;
 use experiment::plan;
 use experiment::run::model::{rebuild, upload};
@@ -41,7 +41,7 @@ fn a_range_is_the_mean_over_its_rows_each_scored_alone() {
         "train.lr=1e-2",
     ];
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[&RANGED[..], &more].concat()), 0);
+    scratch.trains(&[&RANGED[..], &more].concat());
     let overrides: Vec<String> = [&RANGED[..], &more]
         .concat()
         .iter()
@@ -112,13 +112,7 @@ fn a_range_is_the_mean_over_its_rows_each_scored_alone() {
         assert_eq!(row.metrics["exact_match"].value, exact as f64 / 40.0);
     }
     for more in [&["--reevaluate"][..], &[]] {
-        let verify = longreach()
-            .arg("verify")
-            .arg(scratch.runs())
-            .args(more)
-            .output()
-            .unwrap();
-        exits(&verify, 0);
+        exits(&command("verify", &scratch.runs(), more), 0);
     }
 }
 
@@ -161,34 +155,20 @@ fn ranges_are_scored_while_training_and_evaluated_later() {
         "eval.during=[\"5..9\"]",
         "axes.\"model.pe\"=[{kind=\"rope\"}]",
     ];
-    exits(
-        &scratch.longreach("run", &[&RANGED[..], &during].concat()),
-        0,
-    );
+    scratch.trains(&[&RANGED[..], &during].concat());
     let record: RunRecord = serde_json::from_slice(&scratch.records()[0].1).unwrap();
     for at in &record.train.scores {
         assert_eq!((at.rows.len(), at.rows[0].from_len), (1, Some(5)));
     }
-    let eval = |lengths: &str| {
-        let mut program = longreach();
-        program
-            .arg("eval")
-            .arg(scratch.runs().join("tiny"))
-            .args(["--lengths", lengths, "--json"]);
-        program.output().unwrap()
-    };
+    let place = scratch.runs().join("tiny");
+    let eval = |lengths: &str| command("eval", &place, &["--lengths", lengths, "--json"]);
     exits(&eval("10..12,16"), 0);
-    let report = longreach()
-        .arg("report")
-        .arg(scratch.runs())
-        .args(["--out"])
-        .arg(scratch.directory.path().join("out"))
-        .output()
-        .unwrap();
-    exits(&report, 0);
-    let page = std::fs::read_to_string(scratch.directory.path().join("out/report.md")).unwrap();
+    let out = scratch.directory.path().join("out");
+    let arguments = ["--out", out.to_str().unwrap()];
+    exits(&command("report", &scratch.runs(), &arguments), 0);
+    let page = std::fs::read_to_string(out.join("report.md")).unwrap();
     for heading in ["| 5..9 |", "| 10..12 |"] {
-        assert!(page.contains(heading), "{heading}: {page}");
+        has(&page, heading);
     }
     for (lengths, said) in [
         (
@@ -201,16 +181,9 @@ fn ranges_are_scored_while_training_and_evaluated_later() {
         ),
         ("12..10", "ends below its beginning"),
     ] {
-        let output = eval(lengths);
-        exits(&output, 2);
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        fails(&eval(lengths), 2, said);
     }
-    let verify = longreach()
-        .arg("verify")
-        .arg(scratch.runs())
-        .output()
-        .unwrap();
-    exits(&verify, 0);
+    exits(&command("verify", &scratch.runs(), &[]), 0);
 }
 
 #[test]
@@ -223,12 +196,7 @@ fn every_length_of_a_range_is_checked() {
         scratch.longreach("check", &[language, "train.train_len=10", &lens])
     };
     let odd = check("[\"2..10\",\"12..40\"]");
-    exits(&odd, 2);
-    assert!(
-        stderr(&odd).contains("asks nothing at length 3"),
-        "{}",
-        stderr(&odd)
-    );
+    fails(&odd, 2, "asks nothing at length 3");
     exits(&check("[10,12]"), 0);
     // A later evaluation is checked at the lower end too.
     let data = "task={kind=\"selective_copy\",data=4,test_rows=8}";
@@ -238,19 +206,10 @@ fn every_length_of_a_range_is_checked() {
         "eval.test_lens=[6]",
         "axes.\"model.pe\"=[{kind=\"alibi\"}]",
     ];
-    exits(&scratch.longreach("run", &[&[data], &more[..]].concat()), 0);
-    let eval = |lengths: &str| {
-        let mut program = longreach();
-        program.arg("eval").arg(scratch.runs().join("tiny"));
-        program.args(["--lengths", lengths]).output().unwrap()
-    };
-    let short = eval("2..9");
-    exits(&short, 2);
-    assert!(
-        stderr(&short).contains("--lengths 2..9: "),
-        "{}",
-        stderr(&short)
-    );
+    scratch.trains(&[&[data], &more[..]].concat());
+    let place = scratch.runs().join("tiny");
+    let eval = |lengths: &str| command("eval", &place, &["--lengths", lengths]);
+    fails(&eval("2..9"), 2, "--lengths 2..9: ");
     exits(&eval("5..9"), 0);
 }
 
@@ -263,7 +222,7 @@ fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
         "eval.variants=[]",
         "axes={\"train.train_len\"=[4,5]}",
     ];
-    exits(&scratch.longreach("run", &two), 0);
+    scratch.trains(&two);
     let experiment = scratch.runs().join("tiny");
     let eval = |place: &Path, arguments: &[&str]| {
         let mut program = longreach();
@@ -273,7 +232,7 @@ fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
     let short = [".", "--where", "train.train_len=4", "--lengths"];
     let over = eval(&experiment, &[&short[..], &["7..9"]].concat());
     exits(&over, 0);
-    assert!(stderr(&over).contains("length 7..9"), "{}", stderr(&over));
+    says(&over, "length 7..9");
     let records = scratch.records();
     let runs = records.iter().map(|(path, bytes)| {
         let record: RunRecord = serde_json::from_slice(bytes).unwrap();
@@ -289,12 +248,8 @@ fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
         (experiment.clone(), [&short[..], &["9"]].concat()),
     ] {
         let refused = eval(&place, &arguments);
-        exits(&refused, 2);
-        let said = stderr(&refused);
-        assert!(
-            said.contains("--lengths 9: ") && said.contains("was over 7..9"),
-            "{said}"
-        );
+        fails(&refused, 2, "--lengths 9: ");
+        says(&refused, "was over 7..9");
     }
     // The same again, and another training length, which is in another table.
     exits(&eval(&experiment, &[&short[..], &["7..9"]].concat()), 0);
@@ -306,7 +261,7 @@ fn an_evaluation_over_another_range_with_the_same_end_is_refused() {
 fn mistakes_in_ranges() {
     let scratch = Scratch::with(TINY);
     let text = "the quick brown fox jumps over the lazy dog; ".repeat(9);
-    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    scratch.write("a.txt", text);
     let printed = |arguments: &[&str]| {
         let output = scratch.longreach("check", arguments);
         exits(&output, 2);
@@ -335,5 +290,5 @@ fn mistakes_in_ranges() {
     insta::assert_snapshot!(all.join("\n"));
     let shown = scratch.longreach("check", &["eval.test_lens=[4,\"5..9\"]", "--json"]);
     exits(&shown, 0);
-    assert!(stdout(&shown).contains("\"test_len\": 9"));
+    shows(&shown, "\"test_len\": 9");
 }

@@ -1,6 +1,6 @@
 //! `--recorded`: an experiment that continues from the records of another machine.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, fails, has, longreach, says, shows, stdout};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -8,7 +8,7 @@ use std::process::Output;
 /// A run of [`TINY`], and its records as `gather` writes them.
 fn whole() -> (Scratch, Vec<String>) {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let lines = gathered(&scratch);
     assert_eq!(lines.len(), 4);
     (scratch, lines)
@@ -16,9 +16,9 @@ fn whole() -> (Scratch, Vec<String>) {
 
 fn gathered(scratch: &Scratch) -> Vec<String> {
     let out = scratch.directory.path().join("gathered.jsonl");
-    let mut gather = longreach();
-    gather.arg("gather").arg(scratch.runs().join("tiny"));
-    exits(&gather.arg("--out").arg(&out).output().unwrap(), 0);
+    let arguments = ["--out", out.to_str().unwrap()];
+    let output = command("gather", &scratch.runs().join("tiny"), &arguments);
+    exits(&output, 0);
     let text = std::fs::read_to_string(out).unwrap();
     text.lines().map(str::to_owned).collect()
 }
@@ -72,12 +72,8 @@ fn an_experiment_continues_from_records_to_the_same_bytes() {
 
     let ran = recorded(&there, "run", &[&part], &[]);
     exits(&ran, 0);
-    let said = stderr(&ran);
-    assert!(said.contains("4 runs, 2 to do"), "{said}");
-    assert!(
-        said.contains("--recorded: 2 of 4 runs count as done"),
-        "{said}"
-    );
+    says(&ran, "4 runs, 2 to do");
+    says(&ran, "--recorded: 2 of 4 runs count as done");
     assert_eq!(gathered(&there), lines);
     let trained = |line: &String| {
         let run = there.runs().join("tiny").join(id(line));
@@ -88,54 +84,25 @@ fn an_experiment_continues_from_records_to_the_same_bytes() {
     // The report has all runs, those that were not trained here too.
     let report = there.runs().join("tiny/report/report.md");
     let report = std::fs::read_to_string(report).unwrap();
-    assert!(report.contains("n = 2"), "{report}");
+    has(&report, "n = 2");
 
     // The records stay: without the file there is nothing left to do, and all files fit.
-    let again = there.longreach("run", &[]);
-    exits(&again, 0);
-    assert!(
-        stderr(&again).contains("4 runs, 0 to do"),
-        "{}",
-        stderr(&again)
-    );
-    let again = recorded(&there, "run", &[&part], &[]);
-    exits(&again, 0);
+    says(&there.trains(&[]), "4 runs, 0 to do");
+    exits(&recorded(&there, "run", &[&part], &[]), 0);
     assert_eq!(gathered(&there), lines);
-    let verified = longreach().arg("verify").arg(there.runs()).output();
-    let verified = verified.unwrap();
+    let verified = command("verify", &there.runs(), &[]);
     exits(&verified, 0);
     let copies = stdout(&verified)
         .matches("the record was copied from")
         .count();
     assert_eq!(copies, 2, "{}", stdout(&verified));
-    let status = longreach()
-        .arg("status")
-        .arg(there.runs())
-        .output()
-        .unwrap();
-    assert!(
-        stdout(&status).contains("4 runs: 4 done"),
-        "{}",
-        stdout(&status)
-    );
-    assert!(
-        stdout(&status).contains("part.jsonl:1"),
-        "{}",
-        stdout(&status)
-    );
+    let status = command("status", &there.runs(), &[]);
+    shows(&status, "4 runs: 4 done");
+    shows(&status, "part.jsonl:1");
     let run = there.runs().join("tiny").join(id(&lines[1]));
-    let scored = longreach()
-        .arg("eval")
-        .arg(&run)
-        .args(["--lengths", "16"])
-        .output();
-    let scored = scored.unwrap();
-    exits(&scored, 3);
-    let said = stderr(&scored);
-    assert!(said.contains("part.jsonl:1, without weights"), "{said}");
-    let mut verify = longreach();
-    let verified = verify.arg("verify").arg(&run).arg("--retrain").output();
-    exits(&verified.unwrap(), 0);
+    let scored = command("eval", &run, &["--lengths", "16"]);
+    fails(&scored, 3, "part.jsonl:1, without weights");
+    exits(&command("verify", &run, &["--retrain"]), 0);
 }
 
 #[test]
@@ -152,7 +119,7 @@ fn a_run_that_was_begun_here_takes_the_record_of_the_file() {
     std::fs::remove_file(run.join("record.json")).unwrap();
     exits(&recorded(&first, "run", &[&part], &[]), 0);
     assert!(run.join("weights.safetensors").exists());
-    exits(&longreach().arg("verify").arg(&run).output().unwrap(), 0);
+    exits(&command("verify", &run, &[]), 0);
     // A log and weights of another training do not stay beside the record.
     std::fs::remove_file(run.join("record.json")).unwrap();
     std::fs::write(run.join("weights.safetensors"), "half").unwrap();
@@ -186,13 +153,9 @@ fn files_that_cannot_be_believed_are_refused_with_their_line() {
         let part = file(&there, "part.jsonl", lines);
         for command in ["run", "check"] {
             let refused = recorded(&there, command, &[&part], &[]);
-            exits(&refused, 3);
-            let found = stderr(&refused);
-            assert!(found.contains(said), "{said}: {found}");
-            assert!(
-                found.contains("= allowed:") && found.contains("= help:"),
-                "{found}"
-            );
+            fails(&refused, 3, said);
+            says(&refused, "= allowed:");
+            says(&refused, "= help:");
         }
         assert!(!there.runs().join("tiny").join(id(first_line)).exists());
     };
@@ -218,52 +181,19 @@ fn files_that_cannot_be_believed_are_refused_with_their_line() {
     let [one, other] = [("one.jsonl", &lines[1]), ("other.jsonl", &halved)]
         .map(|(name, line)| file(&there, name, std::slice::from_ref(line)));
     let twice = recorded(&there, "run", &[&one, &other], &[]);
-    exits(&twice, 3);
-    assert!(
-        stderr(&twice).contains("one.jsonl:1 and "),
-        "{}",
-        stderr(&twice)
-    );
-    assert!(
-        stderr(&twice).contains("other.jsonl:1 differ"),
-        "{}",
-        stderr(&twice)
-    );
+    fails(&twice, 3, "one.jsonl:1 and ");
+    says(&twice, "other.jsonl:1 differ");
     let local = recorded(&first, "run", &[&other], &[]);
-    exits(&local, 3);
-    assert!(
-        stderr(&local).contains("other.jsonl:1 and "),
-        "{}",
-        stderr(&local)
-    );
-    assert!(
-        stderr(&local).contains("record.json differ"),
-        "{}",
-        stderr(&local)
-    );
+    fails(&local, 3, "other.jsonl:1 and ");
+    says(&local, "record.json differ");
 
     let missing = there.directory.path().join("missing.jsonl");
     let absent = recorded(&there, "run", &[&missing], &[]);
-    exits(&absent, 3);
-    assert!(
-        stderr(&absent).contains("missing.jsonl: there is no such file"),
-        "{}",
-        stderr(&absent)
-    );
+    fails(&absent, 3, "missing.jsonl: there is no such file");
     let directory = recorded(&there, "run", &[there.directory.path()], &[]);
-    exits(&directory, 3);
-    assert!(
-        stderr(&directory).contains("not a regular file"),
-        "{}",
-        stderr(&directory)
-    );
+    fails(&directory, 3, "not a regular file");
     let key = recorded(&there, "run", &[&one, Path::new("train.steps=9")], &[]);
-    exits(&key, 2);
-    assert!(
-        stderr(&key).contains("write key=value before"),
-        "{}",
-        stderr(&key)
-    );
+    fails(&key, 2, "write key=value before");
 }
 
 #[test]
@@ -285,11 +215,10 @@ fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
     );
     let ran = recorded(&there, "run", &[&part], &[]);
     exits(&ran, 0);
-    let said = stderr(&ran);
-    assert!(said.contains("1 record without a seal"), "{said}");
-    assert!(said.contains("part.jsonl:1"), "{said}");
-    assert!(said.contains("1 recorded run skipped lengths"), "{said}");
-    assert!(said.contains("4 runs, 0 to do"), "{said}");
+    says(&ran, "1 record without a seal");
+    says(&ran, "part.jsonl:1");
+    says(&ran, "1 recorded run skipped lengths");
+    says(&ran, "4 runs, 0 to do");
     // A file that has the length completes the record.
     let full = file(&there, "full.jsonl", &lines);
     exits(&recorded(&there, "run", &[&full], &[]), 0);
@@ -308,18 +237,12 @@ fn files_that_are_packed_are_called_that_and_a_byte_order_mark_is_read() {
         (&utf_16, "begins as text in UTF-16"),
     ] {
         std::fs::write(&path, bytes).unwrap();
-        let refused = recorded(&there, "run", &[&path], &[]);
-        exits(&refused, 3);
-        assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
+        fails(&recorded(&there, "run", &[&path], &[]), 3, said);
     }
     std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
     let checked = recorded(&there, "check", &[&path], &[]);
     exits(&checked, 0);
-    assert!(
-        stderr(&checked).contains("4 of 4 runs count as done"),
-        "{}",
-        stderr(&checked)
-    );
+    says(&checked, "4 of 4 runs count as done");
 }
 
 type Edit = fn(&mut Value);
@@ -352,34 +275,25 @@ fn records_without_a_seal_have_the_numbers_of_the_plan() {
     for (edit, said) in edits {
         let part = file(&there, "part.jsonl", &[unsealed(edit)]);
         let refused = recorded(&there, "run", &[&part], &[]);
-        exits(&refused, 3);
-        let found = stderr(&refused);
-        assert!(
-            found.contains("part.jsonl:1") && found.contains(said),
-            "{found}"
-        );
+        fails(&refused, 3, "part.jsonl:1");
+        says(&refused, said);
     }
     // A copied record has no step log that would say so.
     let part = file(&there, "part.jsonl", &lines);
     exits(&recorded(&there, "run", &[&part], &[]), 0);
     let run = there.runs().join("tiny").join(id(&lines[0]));
     for format in ["logits", "tables"] {
-        let mut export = longreach();
-        export.arg("export").arg(&run).args(["--format", format]);
         let out = there.directory.path().join("out.safetensors");
-        let exported = export.arg("--out").arg(out).output().unwrap();
-        exits(&exported, 3);
-        let said = stderr(&exported);
-        assert!(
-            said.contains("copied from") && said.contains("part.jsonl:1, without"),
-            "{said}"
-        );
+        let arguments = ["--format", format, "--out", out.to_str().unwrap()];
+        let exported = command("export", &run, &arguments);
+        fails(&exported, 3, "copied from");
+        says(&exported, "part.jsonl:1, without");
     }
     for (edit, said) in edits {
         std::fs::write(run.join("record.json"), unsealed(edit)).unwrap();
-        let verified = longreach().arg("verify").arg(&run).output().unwrap();
+        let verified = command("verify", &run, &[]);
         exits(&verified, 1);
-        assert!(stdout(&verified).contains(said), "{}", stdout(&verified));
+        shows(&verified, said);
     }
 }
 
@@ -393,9 +307,7 @@ fn a_training_that_starts_from_a_copied_record_needs_its_weights() {
     let start = format!("train.start_from=\"{}\"", base.display());
     let (seed, kind) = ("seeds=[0]", "axes.\"model.pe\"=[{kind=\"nope\"}]");
     let refused = there.longreach("run", &["name=\"next\"", &start, seed, kind]);
-    exits(&refused, 3);
-    let said = stderr(&refused);
-    assert!(said.contains("part.jsonl:1 without weights"), "{said}");
+    fails(&refused, 3, "part.jsonl:1 without weights");
     assert!(!there.runs().join("next").join("report").exists());
 }
 
@@ -403,16 +315,7 @@ fn a_training_that_starts_from_a_copied_record_needs_its_weights() {
 fn later_evaluations_come_along() {
     let (first, lines) = whole();
     let run = first.runs().join("tiny").join(id(&lines[0]));
-    let mut eval = longreach();
-    exits(
-        &eval
-            .arg("eval")
-            .arg(&run)
-            .args(["--lengths", "16"])
-            .output()
-            .unwrap(),
-        0,
-    );
+    exits(&command("eval", &run, &["--lengths", "16"]), 0);
     let all = gathered(&first);
     assert_eq!(all.len(), 5);
     let there = Scratch::with(TINY);
@@ -428,26 +331,18 @@ fn a_submitted_sweep_finds_its_records() {
     let there = Scratch::with(TINY);
     let part = file(&there, "part.jsonl", &lines[..3]);
     let out = there.directory.path().join("sweep");
-    let mut submit = longreach();
-    submit
-        .arg("submit")
-        .arg(&there.config)
-        .args(["--cluster", "parallel", "--out"]);
-    let submitted = submit
-        .arg(&out)
-        .arg("--recorded")
-        .arg(&part)
-        .output()
-        .unwrap();
+    let submit = |out: &Path, file: &Path| {
+        let mut arguments = vec!["--cluster", "parallel", "--out", out.to_str().unwrap()];
+        arguments.extend(["--recorded", file.to_str().unwrap()]);
+        command("submit", &there.config, &arguments)
+    };
+    let submitted = submit(&out, &part);
     exits(&submitted, 0);
     // Only the run that is not recorded has a task.
-    assert!(stdout(&submitted).contains("1 run in 1 task of 1"));
-    let status = longreach().arg("status").arg(&out).output().unwrap();
-    let shown = stdout(&status);
-    assert!(
-        shown.contains("3 done") && shown.contains("1 planned"),
-        "{shown}"
-    );
+    shows(&submitted, "1 run in 1 task of 1");
+    let status = command("status", &out, &[]);
+    shows(&status, "3 done");
+    shows(&status, "1 planned");
     // A recorded run whose record is gone has no task to submit again.
     let lost: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     let lost = out.join("runs/tiny").join(lost["run_id"].as_str().unwrap());
@@ -455,31 +350,18 @@ fn a_submitted_sweep_finds_its_records() {
     let mut again = longreach();
     let again = again.args(["submit", "--again"]).arg(&out);
     let again = again.output().unwrap();
-    exits(&again, 3);
-    assert!(stderr(&again).contains("1 run of --recorded lost its record"));
+    fails(&again, 3, "1 run of --recorded lost its record");
     // Nothing is written where every run is recorded.
-    let (all, other) = (
-        file(&there, "all.jsonl", &lines),
-        out.with_file_name("other"),
-    );
-    let mut submit = longreach();
-    submit
-        .arg("submit")
-        .arg(&there.config)
-        .args(["--cluster", "parallel", "--out"])
-        .arg(&other)
-        .arg("--recorded")
-        .arg(&all);
-    let refused = submit.output().unwrap();
-    exits(&refused, 2);
-    assert!(stderr(&refused).contains("the files hold all 4 runs of tiny"));
+    let other = out.with_file_name("other");
+    let refused = submit(&other, &file(&there, "all.jsonl", &lines));
+    fails(&refused, 2, "the files hold all 4 runs of tiny");
     assert!(!other.exists());
 }
 
 #[test]
 fn a_damaged_record_is_neither_recorded_nor_identical() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["seeds=[0,1]"]), 0);
+    scratch.trains(&["seeds=[0,1]"]);
     let whole = scratch.runs();
     let damaged = scratch.directory.path().join("damaged");
     let copied = std::process::Command::new("cp")
@@ -487,38 +369,18 @@ fn a_damaged_record_is_neither_recorded_nor_identical() {
         .args([&whole, &damaged])
         .status();
     assert!(copied.unwrap().success());
-    let compare = |first: &Path, second: &Path| {
-        let mut command = longreach();
-        command
-            .arg("compare")
-            .args([first, second])
-            .output()
-            .unwrap()
-    };
+    let compare = |one: &Path, two: &Path| command("compare", one, &[two.to_str().unwrap()]);
     exits(&compare(&whole, &damaged), 0);
     let (record, _) = scratch.records().remove(0);
     std::fs::write(damaged.join(&record), "{bad").unwrap();
     for (first, second) in [(&whole, &damaged), (&damaged, &whole), (&damaged, &damaged)] {
         let output = compare(first, second);
-        exits(&output, 1);
-        let printed = stderr(&output);
-        assert!(
-            printed.contains("left out") && printed.contains("not a record"),
-            "{printed}"
-        );
+        fails(&output, 1, "left out");
+        says(&output, "not a record");
     }
-    let mut check = longreach();
-    check
-        .arg("check")
-        .arg(&scratch.config)
-        .arg("seeds=[0,1]")
-        .arg("--runs")
-        .arg(&damaged);
-    let printed = stdout(&check.output().unwrap());
+    let arguments = ["seeds=[0,1]", "--runs", damaged.to_str().unwrap()];
+    let checked = command("check", &scratch.config, &arguments);
     let runs = scratch.records().len();
-    assert!(
-        printed.contains(&format!("({} recorded)", runs - 1)),
-        "{printed}"
-    );
-    assert!(printed.contains("to do: 1 run"), "{printed}");
+    shows(&checked, &format!("({} recorded)", runs - 1));
+    shows(&checked, "to do: 1 run");
 }

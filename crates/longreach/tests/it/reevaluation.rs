@@ -1,7 +1,10 @@
 //! `eval` over experiments, and `report` of directories: which runs are meant, what is read, and
 //! where the report goes.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{
+    Scratch, TINY, cases, exits, fails, has, lacks, longreach, says, shows, stderr,
+    stdout, words,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,7 +23,7 @@ fn run(arguments: &[&str], place: &Path) -> Output {
 /// A scratch directory with the four tiny runs in `runs/tiny`.
 fn trained() -> Scratch {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     scratch
 }
 
@@ -65,6 +68,15 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// Filters that no run passes, and what the message says.
+const FILTERS: &str = "
+--where pe=alibi -> model.pe.kind = learned, rope
+--where model.pe.bsae=1 -> none of the runs has this key | model.pe.base
+--where pe=rope --where label=learned -> no run has all of them | pe=rope (2 runs)
+--where rope -> KEY=VALUE
+--lengths 0 -> --lengths
+";
+
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -89,13 +101,9 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
         "seed 0: ",
         "seed 1: ",
     ] {
-        assert!(stderr(&rope).contains(part), "{}", stderr(&rope));
+        says(&rope, part);
     }
-    assert!(
-        stdout(&rope).contains("2 records: runs/tiny/RUN_ID/evals"),
-        "{}",
-        stdout(&rope)
-    );
+    shows(&rope, "2 records: runs/tiny/RUN_ID/evals");
     // All four; the two that are there stay as they are.
     let all = eval(&["--json"]);
     exits(&all, 0);
@@ -167,36 +175,11 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
             "{filters:?}"
         );
     }
-    for (filters, said) in [
-        (
-            &["--where", "pe=alibi"][..],
-            &["model.pe.kind = learned, rope"][..],
-        ),
-        (
-            &["--where", "model.pe.bsae=1"],
-            &["none of the runs has this key", "model.pe.base"],
-        ),
-        (
-            &["--where", "pe=rope", "--where", "label=learned"],
-            &["no run has all of them", "pe=rope (2 runs)"],
-        ),
-        (&["--where", "rope"], &["KEY=VALUE"]),
-        (&["--lengths", "0"], &["--lengths"]),
-    ] {
-        let arguments: Vec<&str> = ["eval", "runs/tiny"]
-            .iter()
-            .chain(filters)
-            .copied()
-            .collect();
-        let refused = run(&arguments, place);
+    for (filters, parts) in cases(FILTERS) {
+        let arguments = format!("eval runs/tiny {filters}");
+        let refused = run(&words(&arguments), place);
         exits(&refused, 2);
-        said.iter().for_each(|part| {
-            assert!(
-                stderr(&refused).contains(part),
-                "{filters:?}: {}",
-                stderr(&refused)
-            )
-        });
+        parts.iter().for_each(|part| says(&refused, part));
     }
 }
 
@@ -204,28 +187,26 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
 fn what_a_task_refuses_names_the_flag_that_asked_for_it() {
     let scratch = Scratch::with(TINY);
     let distinct = ["task.alphabet=8", "task.distinct=true", "seeds=[0]"];
-    exits(&scratch.longreach("run", &distinct), 0);
+    scratch.trains(&distinct);
     let place = scratch.directory.path();
     let refused = run(&["eval", "runs/tiny", "--lengths", "12"], place);
     exits(&refused, 2);
     let said = stderr(&refused);
-    assert!(said.contains("--lengths 12: "), "{said}");
-    assert!(said.contains("strings of 12 distinct ones"), "{said}");
-    assert!(!said.contains("eval.test_lens"), "{said}");
+    has(&said, "--lengths 12: ");
+    has(&said, "strings of 12 distinct ones");
+    lacks(&said, "eval.test_lens");
 
     std::fs::write(place.join("a.txt"), "to be or not to be ".repeat(50)).unwrap();
     let text = "task={kind=\"text\",files=[\"a.txt\"],split={by=\"range\",valid_fraction=0.2}}";
     let words = [text, "name=\"words\"", "seeds=[0]"];
-    exits(&scratch.longreach("run", &words), 0);
+    scratch.trains(&words);
     let refused = run(&["eval", "runs/words", "--lengths", "100000"], place);
     exits(&refused, 2);
     let said = stderr(&refused);
-    assert!(
-        said.contains("--lengths 100000: the validation split is too short: it has 190 bytes")
-            && said.contains("= help: give shorter lengths"),
-        "{said}"
-    );
-    assert!(!said.contains("a.txt"), "{said}");
+    let part = "--lengths 100000: the validation split is too short: it has 190 bytes";
+    has(&said, part);
+    has(&said, "= help: give shorter lengths");
+    lacks(&said, "a.txt");
 }
 
 #[test]
@@ -233,7 +214,7 @@ fn runs_that_read_one_task_in_two_ways_are_evaluated_as_each_alone() {
     let scratch = Scratch::with(TINY);
     let masks = "axes={\"model.mask\"=[\"causal\",\"bidirectional\"]}";
     let more = ["task.kind=\"reverse\"", masks, "eval.variants=[]"];
-    exits(&scratch.longreach("run", &more), 0);
+    scratch.trains(&more);
     let place = scratch.directory.path();
     let runs: Vec<String> = ids(&scratch)
         .iter()
@@ -269,7 +250,7 @@ fn a_variant_is_one_method_whether_evaluated_at_once_or_length_by_length() {
     let table = |calls: &[&str]| {
         let scratch = Scratch::with(TINY);
         let pe = "axes={\"model.pe\"=[{kind=\"rope\"}]}";
-        exits(&scratch.longreach("run", &["seeds=[0]", pe]), 0);
+        scratch.trains(&["seeds=[0]", pe]);
         let place = scratch.runs();
         let variant = "kind = \"self_extend\"";
         for lengths in calls {
@@ -320,26 +301,14 @@ fn a_run_is_named_by_the_beginning_of_its_id() {
     )
     .unwrap();
     let ambiguous = eval(&format!("runs/tiny/{}", &ids[0][..15]));
-    exits(&ambiguous, 2);
-    assert!(
-        stderr(&ambiguous).contains(&ids[0]) && stderr(&ambiguous).contains(&other),
-        "{}",
-        stderr(&ambiguous)
-    );
+    fails(&ambiguous, 2, &ids[0]);
+    says(&ambiguous, &other);
     let none = eval("runs/tiny/xyz");
-    exits(&none, 3);
-    assert!(
-        stderr(&none).contains("no run id begins with xyz") && stderr(&none).contains(&ids[1]),
-        "{}",
-        stderr(&none)
-    );
+    fails(&none, 3, "no run id begins with xyz");
+    says(&none, &ids[1]);
     let above = eval("runs");
-    exits(&above, 2);
-    assert!(
-        stderr(&above).contains("holds experiments") && stderr(&above).contains("runs/tiny"),
-        "{}",
-        stderr(&above)
-    );
+    fails(&above, 2, "holds experiments");
+    says(&above, "runs/tiny");
     exits(&eval("nowhere/at/all"), 3);
 }
 
@@ -351,19 +320,16 @@ fn a_variant_of_some_of_the_encodings_is_refused_with_how_to_select_their_runs()
     let scaled = [&scaled[..], &["scaling={kind=\"ntk\"}"]].concat();
     let refused = run(&scaled, place);
     exits(&refused, 2);
-    let said = stderr(&refused);
     for part in ["`learned`", "2 of 4 runs", "--where pe=rope"] {
-        assert!(said.contains(part), "{part} is missing:\n{said}");
+        says(&refused, part);
     }
     let is_evaluated = |(path, _): &(PathBuf, Vec<u8>)| {
         let run = scratch.runs().join(path.parent().unwrap());
         run.join("evals").exists()
     };
     assert!(!scratch.records().iter().any(is_evaluated));
-    exits(
-        &run(&[&scaled[..], &["--where", "pe=rope"]].concat(), place),
-        0,
-    );
+    let ended = run(&[&scaled[..], &["--where", "pe=rope"]].concat(), place);
+    exits(&ended, 0);
     let evaluated = scratch.records();
     assert_eq!(evaluated.iter().filter(|run| is_evaluated(run)).count(), 2);
 }
@@ -395,18 +361,21 @@ fn runs_without_a_job_are_named_and_places_are_tried_before_any_work() {
     let refused = eval.current_dir(place).output().unwrap();
     exits(&refused, 6);
     let said = stderr(&refused);
-    assert!(
-        said.contains("1 run left out, recorded without job.json"),
-        "{said}"
-    );
-    assert!(said.contains("evals") && !said.contains("loss"), "{said}");
+    has(&said, "1 run left out, recorded without job.json");
+    has(&said, "evals");
+    lacks(&said, "loss");
 }
 
+/// Variants with a mistake, and what the message says.
+const VARIANTS: &str = r#"
+scaling={kind="yrn"} -> unknown kind `yrn` in `scaling` | did you mean `yarn`?
+bse=3 -> unknown key `bse` of the trained encoding `rope` | did you mean `base`?
+base="x" -> `base` must be a number | = key: base
+add={kind="alibbi"} -> unknown kind `alibbi` in `add` | did you mean `alibi`?
+positions={kind="rndomized"} -> `rndomized` | did you mean `randomized`?
+"#;
+
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
     let scratch = Scratch::with(TINY);
     let sweep = [
@@ -416,10 +385,7 @@ fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
         "train.steps=30",
         "model.norm=\"rms_norm\"",
     ];
-    exits(
-        &scratch.longreach("run", &[&sweep[..], &["model.pe={kind=\"rope\"}"]].concat()),
-        0,
-    );
+    scratch.trains(&[&sweep[..], &["model.pe={kind=\"rope\"}"]].concat());
     let place = scratch.directory.path();
     let ok = |(path, bytes): &(PathBuf, Vec<u8>)| {
         let record: Value = serde_json::from_slice(bytes).unwrap();
@@ -440,77 +406,24 @@ fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
         2,
         "{said}"
     );
-    assert!(
-        said.contains("1 of 4 runs failed") && said.contains("weights.safetensors"),
-        "{said}"
-    );
+    has(&said, "1 of 4 runs failed");
+    has(&said, "weights.safetensors");
     assert!(!ok[0].join("evals").exists());
     assert_eq!(files(&ok[1].join("evals")).len(), 1);
     // What holds for every run is refused before any of them.
-    let variant = run(
-        &[
-            "eval",
-            "runs/tiny",
-            "--lengths",
-            "16",
-            "--variant",
-            "base=-1",
-        ],
-        place,
-    );
-    exits(&variant, 2);
-    assert!(
-        stderr(&variant).contains("--variant base=-1") && !stderr(&variant).contains("[run "),
-        "{}",
-        stderr(&variant)
-    );
+    let variant = words("eval runs/tiny --lengths 16 --variant base=-1");
+    let variant = run(&variant, place);
+    fails(&variant, 2, "--variant base=-1");
+    lacks(&stderr(&variant), "[run ");
     // Mistakes in an encoding are explained as those of a config.
-    for (text, parts) in [
-        (
-            "scaling={kind=\"yrn\"}",
-            &["unknown kind `yrn` in `scaling`", "did you mean `yarn`?"][..],
-        ),
-        (
-            "bse=3",
-            &[
-                "unknown key `bse` of the trained encoding `rope`",
-                "did you mean `base`?",
-            ],
-        ),
-        ("base=\"x\"", &["`base` must be a number", "= key: base"]),
-        (
-            "add={kind=\"alibbi\"}",
-            &["unknown kind `alibbi` in `add`", "did you mean `alibi`?"],
-        ),
-        (
-            "positions={kind=\"rndomized\"}",
-            &["`rndomized`", "did you mean `randomized`?"],
-        ),
-    ] {
-        let refused = run(&["eval", "runs/tiny", "--variant", text], place);
-        exits(&refused, 2);
-        let said = stderr(&refused);
-        let found = parts.iter().all(|part| said.contains(part));
-        assert!(
-            found && said.contains(&format!("--variant {text}")),
-            "{said}"
-        );
+    for (text, parts) in cases(VARIANTS) {
+        let refused = run(&["eval", "runs/tiny", "--variant", &text], place);
+        fails(&refused, 2, &format!("--variant {text}"));
+        parts.iter().for_each(|part| says(&refused, part));
     }
     // Where there is nothing but diverged runs, the code says so.
-    exits(
-        &run(
-            &[
-                "eval",
-                "runs/tiny",
-                "--where",
-                "train.lr=1e9",
-                "--lengths",
-                "16",
-            ],
-            place,
-        ),
-        5,
-    );
+    let diverged = words("eval runs/tiny --where train.lr=1e9 --lengths 16");
+    exits(&run(&diverged, place), 5);
     assert_eq!(files(&ok[1].join("evals")).len(), 1);
 }
 
@@ -528,26 +441,10 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
     std::fs::remove_dir_all(&report).unwrap();
     let again = run(&["report", "runs/tiny"], place);
     exits(&again, 0);
-    assert!(
-        stderr(&again).contains("reading 1 experiment: tiny (4 runs)"),
-        "{}",
-        stderr(&again)
-    );
-    assert!(
-        stderr(&again).contains("(x.toml): 4 of 4 runs recorded"),
-        "{}",
-        stderr(&again)
-    );
-    assert!(
-        stderr(&again).contains("writing to runs/tiny/report"),
-        "{}",
-        stderr(&again)
-    );
-    assert!(
-        stdout(&again).contains("4 records read, 0 left out"),
-        "{}",
-        stdout(&again)
-    );
+    says(&again, "reading 1 experiment: tiny (4 runs)");
+    says(&again, "(x.toml): 4 of 4 runs recorded");
+    says(&again, "writing to runs/tiny/report");
+    shows(&again, "4 records read, 0 left out");
     assert_eq!(
         files(&report).keys().collect::<Vec<_>>(),
         written.keys().collect::<Vec<_>>()
@@ -592,16 +489,12 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
     exits(&run(&["verify", "runs"], place), 0);
     // A part of it that was run under other overrides is named, and the config that has all the
     // runs counts.
-    exits(&scratch.longreach("run", &["seeds=[1]"]), 0);
+    scratch.trains(&["seeds=[1]"]);
     assert!(files(&report) != written);
     let both = run(&["report", "runs/tiny"], place);
     exits(&both, 0);
-    assert!(
-        stderr(&both).contains("2 of 2 runs recorded; differs from")
-            && stderr(&both).contains("seeds = [1]"),
-        "{}",
-        stderr(&both)
-    );
+    says(&both, "2 of 2 runs recorded; differs from");
+    says(&both, "seeds = [1]");
     assert!(files(&report) == written);
     // A list that was lost is written again by the next run, and its absence is not an error.
     let list = config.with_extension("json");
@@ -612,7 +505,7 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
         place.join("runs/tiny/report-all").exists(),
         "two of the runs are of no config"
     );
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     assert_eq!(std::fs::read(&list).unwrap(), bytes);
 }
 
@@ -620,12 +513,11 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
 fn a_report_on_two_experiments_replaces_that_of_neither() {
     let scratch = trained();
     let place = scratch.directory.path();
-    exits(&scratch.longreach("run", &["name=\"other\""]), 0);
+    scratch.trains(&["name=\"other\""]);
     let before = files(&place.join("runs/tiny/report"));
     let both = run(&["report", "runs/tiny", "runs/other"], place);
     exits(&both, 0);
-    let said = stderr(&both);
-    assert!(said.contains("writing to runs/tiny/report-all"), "{said}");
+    says(&both, "writing to runs/tiny/report-all");
     assert_eq!(files(&place.join("runs/tiny/report")), before);
 }
 
@@ -643,12 +535,11 @@ fn reports_of_two_configs_do_not_replace_each_other() {
         "title=\"Seven\"",
         "axes.\"model.pe\"=[{kind=\"rope\"}]",
     ];
-    exits(&scratch.longreach("run", &sweep), 0);
+    scratch.trains(&sweep);
     let second = files(&place.join("runs/tiny/report"));
     assert_ne!(first["report.md"], second["report.md"]);
     let both = run(&["report", "runs/tiny"], place);
     exits(&both, 0);
-    let said = stderr(&both);
     for part in [
         "4 of 4 runs recorded",
         "2 of 2 runs recorded",
@@ -656,7 +547,7 @@ fn reports_of_two_configs_do_not_replace_each_other() {
         "writing to runs/tiny/report-all",
         "(x.toml)",
     ] {
-        assert!(said.contains(part), "`{part}` is missing: {said}");
+        says(&both, part);
     }
     assert_eq!(
         files(&place.join("runs/tiny/report")),
@@ -669,10 +560,8 @@ fn reports_of_two_configs_do_not_replace_each_other() {
             .unwrap(),
     )
     .unwrap();
-    assert!(
-        all.contains("train.steps = 7") && all.contains("4 of 4 runs recorded"),
-        "{all}"
-    );
+    has(&all, "train.steps = 7");
+    has(&all, "4 of 4 runs recorded");
     // One of them by its id, by the beginning of it, and by its file: the report that `run` wrote.
     let configs: Vec<PathBuf> = std::fs::read_dir(place.join("runs/tiny/configs"))
         .unwrap()
@@ -688,27 +577,16 @@ fn reports_of_two_configs_do_not_replace_each_other() {
         json(list)["id"].as_str().unwrap().to_owned()
     };
     let (six, seven) = (id("tiny"), id("Seven"));
-    assert!(said.contains(&six) && said.contains(&seven), "{said}");
+    says(&both, &six);
+    says(&both, &seven);
     for (name, expected) in [
         (six.as_str(), &first),
         (seven.as_str(), &second),
         ("x.toml", &first),
     ] {
         // Beside the first, since links to runs are relative.
-        exits(
-            &run(
-                &[
-                    "report",
-                    "runs/tiny",
-                    "--config",
-                    name,
-                    "--out",
-                    "runs/tiny/one",
-                ],
-                place,
-            ),
-            0,
-        );
+        let report = format!("report runs/tiny --config {name} --out runs/tiny/one");
+        exits(&run(&words(&report), place), 0);
         assert!(
             files(&place.join("runs/tiny/one")) == *expected,
             "--config {name}"
@@ -716,19 +594,14 @@ fn reports_of_two_configs_do_not_replace_each_other() {
         std::fs::remove_dir_all(place.join("runs/tiny/one")).unwrap();
     }
     let unknown = run(&["report", "runs/tiny", "--config", "nonsense"], place);
-    exits(&unknown, 2);
-    assert!(stderr(&unknown).contains(&six), "{}", stderr(&unknown));
+    fails(&unknown, 2, &six);
     exits(&run(&["report", "runs", "--config", &six], place), 2);
     // A config that was changed by hand is not believed.
     let changed = place.join(format!("runs/tiny/configs/{six}.toml"));
     std::fs::write(&changed, "name = \"tiny\"\n").unwrap();
     let printed = run(&["report", "runs/tiny"], place);
     exits(&printed, 0);
-    assert!(
-        stderr(&printed).contains("was changed"),
-        "{}",
-        stderr(&printed)
-    );
+    says(&printed, "was changed");
 }
 
 #[test]
@@ -737,7 +610,7 @@ fn a_report_of_an_incomplete_config_says_that_runs_are_missing() {
     let place = scratch.directory.path();
     let report = || files(&place.join("runs/tiny/report"));
     let markdown = || String::from_utf8(report().remove("report.md").unwrap()).unwrap();
-    assert!(!markdown().contains("runs are missing"));
+    lacks(&markdown(), "runs are missing");
     let gone = scratch.records().remove(0).0;
     let gone = scratch.runs().join(gone.parent().unwrap());
     std::fs::remove_dir_all(&gone).unwrap();
@@ -745,14 +618,13 @@ fn a_report_of_an_incomplete_config_says_that_runs_are_missing() {
     std::fs::write(gone.join("checkpoints"), "in the way").unwrap();
     let said = "runs are missing: 3 of 4 runs recorded; scores are of these";
     let ran = scratch.longreach("run", &["--checkpoint-every", "2"]);
-    exits(&ran, 6);
-    assert!(stderr(&ran).contains(said), "{}", stderr(&ran));
-    assert!(markdown().contains(said), "{}", markdown());
+    fails(&ran, 6, said);
+    has(&markdown(), said);
     let written = report();
     for more in [&[][..], &["--config", "x.toml"]] {
         let again = run(&[&["report", "runs/tiny"], more].concat(), place);
         exits(&again, 0);
-        assert!(stderr(&again).contains(said), "{}", stderr(&again));
+        says(&again, said);
         assert!(report() == written, "{more:?}");
     }
 }
@@ -767,7 +639,7 @@ fn an_evaluation_says_that_it_scored_other_bytes_than_the_run() {
     let scratch = Scratch::with(&text);
     let place = scratch.directory.path();
     std::fs::write(place.join("a.txt"), "one two. ".repeat(400)).unwrap();
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    scratch.trains(&["seeds=[0]"]);
     let eval = |lengths: &str| {
         let evaluated = run(&["eval", "runs/tiny", "--lengths", lengths], place);
         exits(&evaluated, 0);
@@ -790,7 +662,7 @@ fn an_evaluation_says_that_it_scored_other_bytes_than_the_run() {
         "at 12, evaluated later: ",
         "over the same 60 bytes",
     ] {
-        assert!(report.contains(said), "`{said}` is missing: {report}");
+        has(&report, said);
     }
 }
 
@@ -799,12 +671,8 @@ fn a_config_in_the_place_of_records_is_called_that() {
     let scratch = Scratch::with(TINY);
     for command in [&["report"][..], &["gather", "--out", "o.jsonl"]] {
         let refused = run(&[command, &["x.toml"]].concat(), scratch.directory.path());
-        exits(&refused, 3);
-        let said = stderr(&refused);
-        assert!(
-            said.contains("x.toml is a config, not records") && said.contains("to runs/tiny:"),
-            "{said}"
-        );
+        fails(&refused, 3, "x.toml is a config, not records");
+        says(&refused, "to runs/tiny:");
     }
 }
 
@@ -822,19 +690,16 @@ fn a_config_whose_corpus_changed_keeps_its_first_runs() {
     // The third sweep has nothing to do, and is of the first config.
     for words in ["one two. ", "three four. ", "one two. "] {
         corpus(words);
-        exits(&scratch.longreach("run", &[]), 0);
+        scratch.trains(&[]);
         reports.push(files(&place.join("runs/tiny/report")));
     }
     assert!(reports[0] != reports[1] && reports[0] == reports[2]);
     let both = run(&["report", "runs/tiny"], place);
     exits(&both, 0);
     let said = stderr(&both);
-    assert!(!said.contains("of no config"), "{said}");
+    lacks(&said, "of no config");
     assert_eq!(said.matches("4 of 4 runs recorded").count(), 2, "{said}");
-    assert!(
-        said.contains("of other contents of the files that it names"),
-        "{said}"
-    );
+    has(&said, "of other contents of the files that it names");
     let entries = std::fs::read_dir(place.join("runs/tiny/configs")).unwrap();
     let kept = entries.map(|entry| entry.unwrap().path());
     let lists = kept.filter(|path| path.extension().is_some_and(|end| end == "json"));
@@ -844,10 +709,8 @@ fn a_config_whose_corpus_changed_keeps_its_first_runs() {
     assert_eq!(ids.len(), 2, "{ids:?}");
     let report = |config: &str| {
         let out = ["--config", config, "--out", "runs/tiny/one"];
-        exits(
-            &run(&[&["report", "runs/tiny"], &out[..]].concat(), place),
-            0,
-        );
+        let ended = run(&[&["report", "runs/tiny"], &out[..]].concat(), place);
+        exits(&ended, 0);
         let written = files(&place.join("runs/tiny/one"));
         std::fs::remove_dir_all(place.join("runs/tiny/one")).unwrap();
         written
@@ -868,20 +731,8 @@ fn a_config_whose_corpus_changed_keeps_its_first_runs() {
 fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     let scratch = trained();
     let place = scratch.directory.path();
-    exits(
-        &run(
-            &[
-                "eval",
-                "runs/tiny",
-                "--where",
-                "pe=rope",
-                "--lengths",
-                "12,24",
-            ],
-            place,
-        ),
-        0,
-    );
+    let rope = words("eval runs/tiny --where pe=rope --lengths 12,24");
+    exits(&run(&rope, place), 0);
     let csv = |arguments: &[&str]| {
         let output = run(
             &[&["report"], arguments, &["--format", "csv", "--out", "out"]].concat(),
@@ -894,9 +745,9 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
         )
     };
     let (said, with) = csv(&["runs/tiny"]);
-    assert!(said.contains("tiny (4 runs, 2 evaluations)"), "{said}");
+    has(&said, "tiny (4 runs, 2 evaluations)");
     let (said, without) = csv(&["runs/tiny", "--no-evals"]);
-    assert!(said.contains("tiny (4 runs)"), "{said}");
+    has(&said, "tiny (4 runs)");
     let at = |csv: &str, length: &str| {
         csv.lines()
             .filter(|line| line.split(',').any(|cell| cell == length))
@@ -906,32 +757,23 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     // A file of records keeps them, and a report of it has them too.
     let gathered = run(&["gather", "runs/tiny", "--out", "all.jsonl"], place);
     exits(&gathered, 0);
-    assert!(
-        stdout(&gathered).contains("6 records read, 0 left out"),
-        "{}",
-        stdout(&gathered)
-    );
+    shows(&gathered, "6 records read, 0 left out");
     let (_, from_file) = csv(&["all.jsonl"]);
     assert_eq!(at(&from_file, "24"), at(&with, "24"));
     exits(&run(&["compare", "all.jsonl", "runs/tiny"], place), 0);
     // Only records of the same experiments are replaced.
-    exits(
-        &scratch.longreach("run", &["name=\"other\"", "seeds=[0]"]),
-        0,
-    );
+    scratch.trains(&["name=\"other\"", "seeds=[0]"]);
     std::fs::write(place.join("x.toml"), "name = \"x\"\n").unwrap();
     for (source, file) in [("runs/other", "all.jsonl"), ("runs/tiny", "x.toml")] {
         let before = std::fs::read(place.join(file)).unwrap();
         let refused = run(&["gather", source, "--out", file], place);
         exits(&refused, 2);
         let said = format!("{file} is there, and holds something else");
-        assert!(stderr(&refused).contains(&said), "{}", stderr(&refused));
+        says(&refused, &said);
         assert!(std::fs::read(place.join(file)).unwrap() == before);
     }
-    exits(
-        &run(&["gather", "runs/tiny", "--out", "all.jsonl"], place),
-        0,
-    );
+    let ended = run(&["gather", "runs/tiny", "--out", "all.jsonl"], place);
+    exits(&ended, 0);
     // Those of versions that did not write whose weights they are belong to the run they lie in.
     let id = ids(&scratch)
         .into_iter()
@@ -946,10 +788,8 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
         Some(Value::from(id.as_str()))
     );
     std::fs::write(evals.join(&name), serde_json::to_vec(&old).unwrap()).unwrap();
-    exits(
-        &run(&["gather", "runs/tiny", "--out", "old.jsonl"], place),
-        0,
-    );
+    let ended = run(&["gather", "runs/tiny", "--out", "old.jsonl"], place);
+    exits(&ended, 0);
     assert_eq!(
         std::fs::read(place.join("old.jsonl")).unwrap(),
         std::fs::read(place.join("all.jsonl")).unwrap()
@@ -958,39 +798,28 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     std::fs::write(evals.join("broken.json"), "{").unwrap();
     let printed = run(&["report", "runs/tiny", "--out", "out"], place);
     exits(&printed, 0);
-    assert!(
-        stdout(&printed).contains("6 records read, 1 left out")
-            && stdout(&printed).contains("broken.json"),
-        "{}",
-        stdout(&printed)
-    );
+    shows(&printed, "6 records read, 1 left out");
+    shows(&printed, "broken.json");
 }
 
 #[test]
 fn a_directory_far_above_is_read_only_on_request() {
     let scratch = Scratch::with(TINY);
-    exits(
-        &scratch.longreach("run", &["seeds=[0]", "model.pe={kind=\"rope\"}"]),
-        0,
-    );
+    scratch.trains(&["seeds=[0]", "model.pe={kind=\"rope\"}"]);
     let place = scratch.directory.path();
     let other = place.join("projects/old/runs");
     std::fs::create_dir_all(&other).unwrap();
     std::fs::rename(place.join("runs/tiny"), other.join("tiny")).unwrap();
-    exits(
-        &scratch.longreach("run", &["seeds=[1]", "model.pe={kind=\"rope\"}"]),
-        0,
-    );
+    scratch.trains(&["seeds=[1]", "model.pe={kind=\"rope\"}"]);
     for command in [&["report", "."][..], &["gather", ".", "--out", "all.jsonl"]] {
         let refused = run(command, place);
         exits(&refused, 2);
-        let said = stderr(&refused);
         for part in [
             "runs/tiny: 1 run",
             "projects/old/runs/tiny: 1 run",
             "--recursive",
         ] {
-            assert!(said.contains(part), "`{part}` is missing: {said}");
+            says(&refused, part);
         }
     }
     assert!(
@@ -999,16 +828,10 @@ fn a_directory_far_above_is_read_only_on_request() {
     );
     let asked = run(&["report", ".", "--recursive"], place);
     exits(&asked, 0);
-    assert!(
-        stderr(&asked).contains("reading 1 experiment: tiny (2 runs)"),
-        "{}",
-        stderr(&asked)
-    );
+    says(&asked, "reading 1 experiment: tiny (2 runs)");
     assert!(place.join("report/report.md").exists());
-    exits(
-        &run(&["gather", ".", "--recursive", "--out", "all.jsonl"], place),
-        0,
-    );
+    let ended = run(&["gather", ".", "--recursive", "--out", "all.jsonl"], place);
+    exits(&ended, 0);
     // The plain cases need no flag: a directory of experiments, an experiment, a run, a file.
     let run_directory = scratch.records()[0].0.parent().unwrap().to_owned();
     let run_directory = Path::new("runs").join(run_directory);
@@ -1018,36 +841,25 @@ fn a_directory_far_above_is_read_only_on_request() {
         run_directory.to_str().unwrap(),
         "all.jsonl",
     ] {
-        exits(
-            &run(&["report", plain, "--format", "md", "--out", "out"], place),
-            0,
-        );
+        let ended = run(&["report", plain, "--format", "md", "--out", "out"], place);
+        exits(&ended, 0);
     }
 }
 
 #[test]
 fn a_long_evaluation_says_what_it_takes_and_a_stop_what_is_left() {
     let scratch = trained();
-    let length = ["--lengths", "400000", "--memory-limit", "none"];
     let mut program = longreach();
-    program.args([
-        "eval",
-        "runs/tiny",
-        "--where",
-        "pe=rope",
-        "--where",
-        "seed=0",
-    ]);
-    program.args(length).current_dir(scratch.directory.path());
+    program.args(words("eval runs/tiny --where pe=rope --where seed=0"));
+    program.args(["--lengths", "400000", "--memory-limit", "none"]);
+    program.current_dir(scratch.directory.path());
     let pipes = program.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     let ends = " min of CPU time; nothing is written before the end";
-    assert!(
-        first.contains("note: about ") && first.ends_with(ends),
-        "{first}"
-    );
+    has(&first, "note: about ");
+    assert!(first.ends_with(ends), "{first}");
     // It is in the middle of a batch of minutes by now, and leaves.
     std::thread::sleep(std::time::Duration::from_secs(3));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -1056,13 +868,13 @@ fn a_long_evaluation_says_what_it_takes_and_a_stop_what_is_left() {
     let left = "nothing was written of the run that was being evaluated";
     assert!(last.ends_with(left), "{last}");
     // What cannot be read takes no time.
-    let unread = ["--where", "pe=learned", length[0], length[1]];
+    let unread = words("--where pe=learned --lengths 400000");
     let unread = run(
         &[&["eval", "runs/tiny"], &unread[..]].concat(),
         scratch.directory.path(),
     );
     exits(&unread, 0);
-    assert!(!stderr(&unread).contains("CPU time"), "{}", stderr(&unread));
+    lacks(&stderr(&unread), "CPU time");
 }
 
 #[test]
@@ -1092,11 +904,8 @@ fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
-    assert!(
-        first.starts_with("[run 1/2] RoPE, seed ")
-            && first.contains(": [1/61] length 100, trained: loss"),
-        "{first}"
-    );
+    has(&first, ": [1/61] length 100, trained: loss");
+    assert!(first.starts_with("[run 1/2] RoPE, seed "), "{first}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let said: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");

@@ -1,7 +1,10 @@
 //! Runs that are killed, stopped or damaged go on and end in the same bytes.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, hangup_is_ignored, longreach, stderr, wait_for};
+use crate::common::{
+    Scratch, TINY, command, exits, fails, hangup_is_ignored, has, lacks, longreach, says, stderr,
+    wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -23,13 +26,8 @@ struct Calm {
 
 fn calm() -> Calm {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &LONG), 0);
-    let run = scratch.runs().join(
-        scratch.records()[0]
-            .0
-            .parent()
-            .expect("a record lies in its run"),
-    );
+    scratch.trains(&LONG);
+    let run = scratch.first_run();
     Calm { scratch, run }
 }
 
@@ -186,20 +184,9 @@ fn a_signal_saves_leaves_and_says_how() {
         // The sweep passes the signal on, and continues its worker.
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        exits(&output, exit);
-        assert!(
-            stderr(&output).contains("run the same command again to continue"),
-            "{}",
-            stderr(&output)
-        );
+        fails(&output, exit, "run the same command again to continue");
         assert!(!checkpoints(&run).is_empty() && !run.join("record.json").exists());
-        let again = scratch.longreach("run", &LONG);
-        exits(&again, 0);
-        assert!(
-            stderr(&again).contains("resumes at step"),
-            "{}",
-            stderr(&again)
-        );
+        says(&scratch.trains(&LONG), "resumes at step");
         calm.same(&run);
     }
 }
@@ -209,15 +196,8 @@ fn sweep(calm: &Calm, arguments: &[&str]) -> (Scratch, PathBuf, Child, Pid) {
     met(|| {
         let scratch = Scratch::with(TINY);
         let runs = scratch.runs();
-        let mut program = longreach();
-        program
-            .arg("run")
-            .arg(&scratch.config)
-            .args(LONG)
-            .args(arguments)
-            .arg("--runs")
-            .arg(&runs)
-            .args(["--checkpoint-every", "20"]);
+        let every = ["--checkpoint-every", "20"];
+        let mut program = scratch.program("run", &[&LONG[..], arguments, &every].concat());
         program.stderr(Stdio::piped()).stdout(Stdio::piped());
         let child = program.spawn().unwrap();
         let run = runs.join("tiny").join(calm.run.file_name().unwrap());
@@ -263,24 +243,14 @@ fn signals_that_follow_each_other_at_once_are_one_request() {
             (!late).then_some((scratch, run, output))
         };
         let (scratch, run, output) = (0..20).find_map(|_| once()).expect("a second is enough");
-        exits(&output, exit);
-        assert!(
-            stderr(&output).contains("stopped after step") && !stderr(&output).contains("FAILED"),
-            "{}",
-            stderr(&output)
-        );
+        fails(&output, exit, "stopped after step");
+        lacks(&stderr(&output), "FAILED");
         assert!(
             rundir::lock::holder(&run).is_none(),
             "a worker is left after {signals:?}"
         );
         assert!(!run.join("record.json").exists() && !checkpoints(&run).is_empty());
-        let again = scratch.longreach("run", &LONG);
-        exits(&again, 0);
-        assert!(
-            stderr(&again).contains("resumes at step"),
-            "{}",
-            stderr(&again)
-        );
+        says(&scratch.trains(&LONG), "resumes at step");
         calm.same(&run);
     }
 }
@@ -324,13 +294,11 @@ fn a_second_request_ends_sweep_and_workers_at_once() {
     });
     exits(&output, 130);
     let said = stderr(&output);
-    assert!(
-        said.contains("stopped at once") && !said.contains("did not leave in time"),
-        "{said}"
-    );
+    has(&said, "stopped at once");
+    lacks(&said, "did not leave in time");
     released(&run);
     let (_, said) = finish(&run);
-    assert!(said.contains("resumed"), "{said}");
+    has(&said, "resumed");
     calm.same(&run);
 }
 
@@ -340,14 +308,9 @@ fn a_worker_that_cannot_leave_is_killed() {
     let (run, output) = without_its_worker(&calm, Signal::TERM, |_| ());
     exits(&output, 143);
     let said = stderr(&output);
-    assert!(
-        said.contains("did not leave in time and was killed"),
-        "{said}"
-    );
-    assert!(
-        !said.contains("FAILED") && !run.join("error.txt").exists(),
-        "{said}"
-    );
+    has(&said, "did not leave in time and was killed");
+    lacks(&said, "FAILED");
+    assert!(!run.join("error.txt").exists(), "{said}");
 }
 
 #[test]
@@ -373,7 +336,7 @@ fn workers_leave_when_their_sweep_is_killed_unless_asked_to_stay() {
         "it saved and left"
     );
     let (_, said) = finish(&run);
-    assert!(said.contains("resumed"), "{said}");
+    has(&said, "resumed");
     calm.same(&run);
     let (_scratch, run) = orphaned(&["--keep-workers"]);
     released(&run);
@@ -391,12 +354,8 @@ fn a_worker_that_alone_was_asked_to_stop_is_named() {
     kill_process(worker, Signal::TERM).unwrap();
     kill_process(worker, Signal::CONT).unwrap();
     let output = child.wait_with_output().unwrap();
-    exits(&output, 1);
-    assert!(
-        stderr(&output).contains("1 of 1 run failed") && !run.join("error.txt").exists(),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 1, "1 of 1 run failed");
+    assert!(!run.join("error.txt").exists(), "{}", stderr(&output));
 }
 
 #[test]
@@ -404,13 +363,7 @@ fn a_worker_that_alone_was_asked_to_stop_is_named() {
 fn who_holds_a_run_and_for_how_long_is_printed_while_a_sweep_waits() {
     let calm = calm();
     let (scratch, run, first, stopped) = sweep(&calm, &[]);
-    let mut second = longreach();
-    second
-        .arg("run")
-        .arg(&scratch.config)
-        .args(LONG)
-        .arg("--runs")
-        .arg(scratch.runs());
+    let mut second = scratch.program("run", &LONG);
     second.stderr(Stdio::piped()).stdout(Stdio::piped());
     let mut second = second.spawn().unwrap();
     let hint = format!(
@@ -420,7 +373,7 @@ fn who_holds_a_run_and_for_how_long_is_printed_while_a_sweep_waits() {
     let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
     let printed = lines.find(|line| line.as_ref().unwrap().contains(&hint));
     let printed = printed.expect("it says so while it waits").unwrap();
-    assert!(printed.contains("; waiting for"), "{printed}");
+    has(&printed, "; waiting for");
     // Read to its end, or the sweep would find nobody listening.
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).count());
     let (running, _, note) = state(&run);
@@ -454,10 +407,8 @@ fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
         let run = killed(&calm, name);
         damage(checkpoints(&run).last().unwrap());
         let (_, said) = finish(&run);
-        assert!(
-            said.contains("skipped") && said.contains("\"resumed\""),
-            "{said}"
-        );
+        has(&said, "skipped");
+        has(&said, "\"resumed\"");
         calm.same(&run);
     }
 }
@@ -471,10 +422,7 @@ fn a_changed_step_log_means_from_the_start() {
     text[20] ^= 1;
     std::fs::write(&log, text).unwrap();
     let (_, said) = finish(&run);
-    assert!(
-        said.contains("not the one that the checkpoint belongs to"),
-        "{said}"
-    );
+    has(&said, "not the one that the checkpoint belongs to");
     calm.same(&run);
 }
 
@@ -500,12 +448,8 @@ fn one_run_is_never_trained_by_two() {
     let calm = calm();
     let (run, mut first, stopped) = alone(&calm, "two");
     let second = worker(&run, 1).output().unwrap();
-    exits(&second, 4);
-    assert!(
-        stderr(&second).contains(&first.id().to_string()),
-        "who holds it is named: {}",
-        stderr(&second)
-    );
+    // Who holds it is named.
+    fails(&second, 4, &first.id().to_string());
     kill_process(stopped, Signal::CONT).unwrap();
     assert!(first.wait().unwrap().success());
     calm.same(&run);
@@ -513,12 +457,7 @@ fn one_run_is_never_trained_by_two() {
 
 /// State, steps and note of one run.
 fn state(run: &Path) -> (String, u64, String) {
-    let output = longreach()
-        .arg("status")
-        .arg(run)
-        .arg("--json")
-        .output()
-        .unwrap();
+    let output = command("status", run, &["--json"]);
     exits(&output, 0);
     let lines: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let line = &lines[0];
@@ -561,36 +500,20 @@ fn the_state_of_a_run_follows_from_its_directory_alone() {
     )
     .unwrap();
     assert_eq!(state(&run).0, "stale");
-    let table = longreach()
-        .arg("status")
-        .arg(calm.scratch.runs())
-        .output()
-        .unwrap();
+    let table = command("status", &calm.scratch.runs(), &[]);
     exits(&table, 0);
     assert!(
         String::from_utf8_lossy(&table.stdout).contains("1 run: 1 done"),
         "{table:?}"
     );
-    let nothing = longreach()
-        .arg("status")
-        .arg(run.join("nowhere"))
-        .output()
-        .unwrap();
-    exits(&nothing, 3);
+    exits(&command("status", &run.join("nowhere"), &[]), 3);
 }
 
 #[test]
 fn intervals_that_are_none_are_refused() {
     for text in ["0", "0s", "soon", "-5", "1.5s"] {
-        let output = longreach()
-            .args(["run", "x.toml", &format!("--checkpoint-every={text}")])
-            .output()
-            .unwrap();
-        exits(&output, 2);
-        assert!(
-            stderr(&output).contains("neither a number of steps"),
-            "{}",
-            stderr(&output)
-        );
+        let interval = format!("--checkpoint-every={text}");
+        let output = command("run", "x.toml".as_ref(), &[&interval]);
+        fails(&output, 2, "neither a number of steps");
     }
 }

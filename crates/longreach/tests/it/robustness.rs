@@ -3,7 +3,8 @@
 #![cfg(unix)]
 
 use crate::common::{
-    ONE, Scratch, TINY, exits, longreach, one, read_json, stderr, stdout, wait_for,
+    ONE, Scratch, TINY, command, exits, fails, has, lacks, longreach, one, read_json, says, shows,
+    stderr, stdout, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::symlink;
@@ -25,12 +26,8 @@ fn verify_finds_what_was_changed_and_trains_again() {
     let runs = scratch.runs().display().to_string();
     let fine = verify(&[&runs, "--retrain"]);
     exits(&fine, 0);
-    assert!(
-        stdout(&fine).contains("step log, numbers, trained again")
-            && stdout(&fine).contains("nothing wrong"),
-        "{}",
-        stdout(&fine)
-    );
+    shows(&fine, "step log, numbers, trained again");
+    shows(&fine, "nothing wrong");
     for (name, damage, said) in [
         (
             "weights.safetensors",
@@ -88,11 +85,7 @@ fn verify_finds_what_was_changed_and_trains_again() {
     std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
     let found = verify(&[&runs]);
     exits(&found, 1);
-    assert!(
-        stdout(&found).contains("record.json was changed after it was written"),
-        "{}",
-        stdout(&found)
-    );
+    shows(&found, "record.json was changed after it was written");
     // A run of an older version has no seal.
     record
         .as_object_mut()
@@ -103,11 +96,7 @@ fn verify_finds_what_was_changed_and_trains_again() {
     exits(&verify(&[&runs]), 0);
     let found = verify(&[&runs, "--retrain"]);
     exits(&found, 1);
-    assert!(
-        stdout(&found).contains("the record differs in evals"),
-        "{}",
-        stdout(&found)
-    );
+    shows(&found, "the record differs in evals");
     exits(
         &verify(&[&scratch
             .directory
@@ -131,27 +120,22 @@ fn failed_runs_can_be_tried_again_alone() {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &["--retry", "failed"]), 2);
     assert!(scratch.records().is_empty(), "nothing has failed yet");
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let all = scratch.records();
     let run = |index: usize| scratch.runs().join(all[index].0.parent().unwrap());
     for index in [0, 1] {
         std::fs::remove_file(run(index).join("record.json")).unwrap();
     }
     std::fs::write(run(1).join("error.txt"), "something").unwrap();
-    let again = scratch.longreach("run", &["--retry", "failed"]);
-    exits(&again, 0);
-    assert!(
-        stderr(&again).contains("4 runs, 1 to do")
-            && stderr(&again).contains("the other 3 are not selected by --retry"),
-        "{}",
-        stderr(&again)
-    );
+    let again = scratch.trains(&["--retry", "failed"]);
+    says(&again, "4 runs, 1 to do");
+    says(&again, "the other 3 are not selected by --retry");
     assert!(
         !run(0).join("record.json").exists()
             && run(1).join("record.json").exists()
             && !run(1).join("error.txt").exists()
     );
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     assert_eq!(scratch.records(), all);
 }
 
@@ -207,25 +191,20 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     );
     exits(&verify(&[&run.display().to_string()]), 0);
     // Recorded: not tried again, unless asked for.
-    assert!(stderr(&scratch.longreach("run", &diverging)).contains("0 to do"));
+    says(&scratch.longreach("run", &diverging), "0 to do");
     let again = scratch.longreach("run", &[&diverging[..], &["--retry", "diverged"]].concat());
-    exits(&again, 5);
-    assert!(stderr(&again).contains("1 to do"), "{}", stderr(&again));
+    fails(&again, 5, "1 to do");
     assert_eq!(scratch.records(), records);
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let (calm, run) = one();
     let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
     let lens = [&ONE[..], &["eval.test_lens=[4,16000]", "task.test_rows=1"]].concat();
-    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "71MiB"]].concat());
-    exits(&little, 0);
+    let limited = [&lens[..], &["--memory-limit", "71MiB"]].concat();
+    scratch.trains(&limited);
     let path = scratch.runs().join(&scratch.records()[0].0);
     let record = read_json(&path);
     let row = |record: &serde_json::Value, test_len: u64| {
@@ -240,25 +219,16 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     assert_eq!(row(&record, 4)["status"], "ok");
     let left_out = row(&record, 16_000);
     assert_eq!(left_out["status"], "skipped");
-    assert!(
-        left_out["reason"]
-            .as_str()
-            .unwrap()
-            .contains("more than the limit of 71 MiB"),
-        "{left_out}"
-    );
+    let reason = left_out["reason"].as_str().unwrap();
+    has(reason, "more than the limit of 71 MiB");
     // The same limit, the same record; a larger one, the rest of it, from the weights that are
     // there.
-    assert!(
-        stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "71MiB"]].concat()))
-            .contains("0 to do")
-    );
+    says(&scratch.longreach("run", &limited), "0 to do");
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl"))
         .unwrap()
         .modified()
         .unwrap();
-    let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
-    exits(&more, 0);
+    scratch.trains(&[&lens[..], &["--memory-limit", "none"]].concat());
     assert_eq!(row(&read_json(&path), 16_000)["status"], "ok");
     assert_eq!(
         std::fs::metadata(path.with_file_name("steps.jsonl"))
@@ -271,23 +241,14 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     // A training that does not fit is refused before any work.
     let nothing = Scratch::with(TINY);
     let refused = nothing.longreach("run", &[&ONE[..], &["--memory-limit", "1MiB"]].concat());
-    exits(&refused, 6);
-    assert!(
-        stderr(&refused).contains("training needs about")
-            && stderr(&refused).contains("--memory-limit"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&refused, 6, "training needs about");
+    says(&refused, "--memory-limit");
     assert!(nothing.records().is_empty());
     // The record was replaced, and its hash with it.
     exits(&verify(&[&scratch.runs().display().to_string()]), 0);
     for text in ["lots", "-1", "0"] {
-        let output = longreach()
-            .args(["run", "x.toml", &format!("--memory-limit={text}")])
-            .output()
-            .unwrap();
-        exits(&output, 2);
-        assert!(stderr(&output).contains("512MiB"), "{}", stderr(&output));
+        let limit = format!("--memory-limit={text}");
+        fails(&command("run", "x.toml".as_ref(), &[&limit]), 2, "512MiB");
     }
     assert_eq!(std::fs::read(run.join("record.json")).unwrap(), whole);
     drop(calm);
@@ -298,12 +259,8 @@ fn a_directory_that_cannot_be_written_is_found_before_any_work() {
     let scratch = Scratch::with(TINY);
     std::fs::write(scratch.runs(), "a file").unwrap();
     let output = scratch.longreach("run", &ONE);
-    exits(&output, 2);
-    assert!(
-        stderr(&output).contains("cannot create") && stderr(&output).contains("runs"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 2, "cannot create");
+    says(&output, "runs");
 }
 
 #[test]
@@ -323,13 +280,9 @@ fn a_limit_on_the_size_of_files_is_named_and_nothing_is_lost() {
         .arg(scratch.runs())
         .output()
         .unwrap();
-    exits(&output, 6);
-    assert!(
-        stderr(&output).contains("ulimit -f") && stderr(&output).contains("continues from it"),
-        "{}",
-        stderr(&output)
-    );
-    exits(&scratch.longreach("run", &ONE), 0);
+    fails(&output, 6, "ulimit -f");
+    says(&output, "continues from it");
+    scratch.trains(&ONE);
     assert_eq!(
         scratch.records()[0].1,
         std::fs::read(run.join("record.json")).unwrap()
@@ -342,18 +295,9 @@ fn two_sweeps_over_one_directory_share_the_work() {
     let (calm, _) = one();
     let scratch = Scratch::with(TINY);
     let start = || {
-        let mut program = longreach();
-        program
-            .arg("run")
-            .arg(&scratch.config)
-            .args(["train.steps=300", "--jobs", "2"])
-            .arg("--runs")
-            .arg(scratch.runs());
-        program
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+        let mut program = scratch.program("run", &["train.steps=300", "--jobs", "2"]);
+        program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        program.spawn().unwrap()
     };
     let sweeps = [start(), start(), start()];
     let outputs: Vec<Output> = sweeps
@@ -374,50 +318,36 @@ fn links_in_the_place_of_a_run_are_refused() {
     std::fs::rename(&run, &elsewhere).unwrap();
     std::fs::remove_file(elsewhere.join("record.json")).unwrap();
     symlink(&elsewhere, &run).unwrap();
-    let output = scratch.longreach("run", &ONE);
-    exits(&output, 3);
-    assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+    fails(&scratch.longreach("run", &ONE), 3, "is a link");
     assert!(!elsewhere.join("record.json").exists());
 }
 
 #[test]
 fn another_config_in_the_same_place_is_reported_key_by_key() {
     let (scratch, _) = one();
-    let output = scratch.longreach(
-        "run",
-        &[&ONE[..], &["train.steps=7", "train.lr=2e-3"]].concat(),
-    );
-    exits(&output, 0);
-    let said = stderr(&output);
-    assert!(
-        said.contains("holds 1 run of another config")
-            && said.contains("train.steps = 6 (here 7)")
-            && said.contains("train.lr"),
-        "{said}"
-    );
+    let output = scratch.trains(&[&ONE[..], &["train.steps=7", "train.lr=2e-3"]].concat());
+    says(&output, "holds 1 run of another config");
+    says(&output, "train.steps = 6 (here 7)");
+    says(&output, "train.lr");
 }
 
 #[test]
 fn runs_that_lack_a_test_length_are_named_with_how_to_test_them() {
     let (scratch, _) = one();
     let run = |more: &[&str]| {
-        let output = scratch.longreach("run", &[&ONE[..], more].concat());
-        exits(&output, 0);
+        let output = scratch.trains(&[&ONE[..], more].concat());
         stderr(&output)
     };
     let said = run(&["eval.test_lens=[4,8,12]"]);
-    assert!(
-        said.contains("eval.test_lens = [4,8] (here [4,8,12]); `longreach eval ")
-            && said.contains("runs/tiny --lengths 12` tests the trained runs there")
-            && !said.contains("eval.variants"),
-        "{said}"
-    );
+    let part = "eval.test_lens = [4,8] (here [4,8,12]); `longreach eval ";
+    has(&said, part);
+    let part = "runs/tiny --lengths 12` tests the trained runs there";
+    has(&said, part);
+    lacks(&said, "eval.variants");
     // Another variant is one for itself, and no length.
     let said = run(&["eval.variants=[{name=\"far\",set={base=9e9}}]"]);
-    assert!(
-        said.contains("differs in variant `far` (only here), variant `yarn` (not here)\n"),
-        "{said}"
-    );
+    let part = "differs in variant `far` (only here), variant `yarn` (not here)\n";
+    has(&said, part);
 }
 
 #[test]
@@ -425,23 +355,20 @@ fn a_renamed_run_is_called_that() {
     let (scratch, run) = one();
     let place = scratch.runs().join("tiny");
     std::fs::rename(&run, place.join("best")).unwrap();
-    let again = scratch.longreach("run", &ONE);
-    exits(&again, 0);
+    let again = scratch.trains(&ONE);
     let said = stderr(&again);
-    assert!(
-        said.contains("1 to do")
-            && said.contains("directories that are not named after their run: tiny/best (")
-            && !said.contains("of another config"),
-        "{said}"
-    );
+    has(&said, "1 to do");
+    let part = "directories that are not named after their run: tiny/best (";
+    has(&said, part);
+    lacks(&said, "of another config");
     let status = |place: &Path| {
-        let output = longreach().arg("status").arg(place).output().unwrap();
+        let output = command("status", place, &[]);
         stdout(&output)
     };
     let said = status(&place);
     assert_eq!(said.matches("directory is not named").count(), 1, "{said}");
     // An experiment's directory may have another name too.
-    assert!(!said.contains("tiny in"), "{said}");
+    lacks(&said, "tiny in");
     std::fs::rename(&place, scratch.runs().join("moved")).unwrap();
     let said = status(&scratch.runs());
     assert_eq!(said.matches("tiny in moved").count(), 2, "{said}");
@@ -455,45 +382,27 @@ fn a_changed_job_is_refused_with_what_to_do() {
     let mut job = read_json(&path);
     job["spec"]["model"]["n_heads"] = 0.into();
     std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
-    let worker = || longreach().arg("worker").arg(&run).output().unwrap();
+    let worker = || command("worker", &run, &[]);
     let changed = worker();
-    exits(&changed, 3);
-    assert!(
-        stderr(&changed).contains("job.json was changed"),
-        "{}",
-        stderr(&changed)
-    );
+    fails(&changed, 3, "job.json was changed");
     // With a fitting hash it gets past that, and is held against what a config can say.
     let spec: experiment::spec::RunSpec = serde_json::from_value(job["spec"].clone()).unwrap();
     job["run_id"] = spec.run_id().unwrap().into();
     std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
     let refused = worker();
-    exits(&refused, 3);
-    let said = stderr(&refused);
-    assert!(
-        said.contains("cannot be run: `model.n_heads` is out of range")
-            && said.contains("`longreach run` with its config writes it anew"),
-        "{said}"
-    );
+    let part = "cannot be run: `model.n_heads` is out of range";
+    fails(&refused, 3, part);
+    says(&refused, "`longreach run` with its config writes it anew");
     // The sweep writes the job anew and goes on.
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
 }
 
 #[test]
 fn nobody_listening_ends_no_run() {
     let scratch = Scratch::with(TINY);
-    let mut program = longreach();
-    program
-        .arg("run")
-        .arg(&scratch.config)
-        .args(ONE)
-        .arg("--runs")
-        .arg(scratch.runs());
-    let mut child = program
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut program = scratch.program("run", &ONE);
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().unwrap();
     drop(child.stdout.take());
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -504,47 +413,21 @@ fn nobody_listening_ends_no_run() {
 fn records_are_gathered_into_one_file_and_reported_from_it() {
     let (scratch, run) = one();
     let file = scratch.directory.path().join("results.jsonl");
-    let gather = |from: &Path| {
-        longreach()
-            .arg("gather")
-            .arg(from)
-            .arg("--out")
-            .arg(&file)
-            .output()
-            .unwrap()
-    };
+    let gather = |from: &Path| command("gather", from, &["--out", file.to_str().unwrap()]);
     let output = gather(&scratch.runs());
     exits(&output, 0);
-    assert!(stdout(&output).contains("1 record"), "{}", stdout(&output));
+    shows(&output, "1 record");
     let line = std::fs::read_to_string(&file).unwrap();
     assert_eq!(line.lines().count(), 1);
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&line).unwrap(),
         read_json(&run.join("record.json"))
     );
-    exits(
-        &longreach()
-            .arg("report")
-            .arg(&file)
-            .args(["--baseline", "rope"])
-            .output()
-            .unwrap(),
-        0,
-    );
-    let unknown = longreach()
-        .arg("report")
-        .arg(&file)
-        .args(["--baseline", "rpoe"])
-        .output()
-        .unwrap();
-    exits(&unknown, 2);
-    assert!(
-        stderr(&unknown).contains("--baseline") && stderr(&unknown).contains("rope"),
-        "{}",
-        stderr(&unknown)
-    );
-    let nothing = gather(&scratch.directory.path().join("x.toml"));
-    exits(&nothing, 3);
+    exits(&command("report", &file, &["--baseline", "rope"]), 0);
+    let unknown = command("report", &file, &["--baseline", "rpoe"]);
+    fails(&unknown, 2, "--baseline");
+    says(&unknown, "rope");
+    exits(&gather(&scratch.directory.path().join("x.toml")), 3);
 }
 
 /// Every command that reads files of records says what is wrong with one, and what to do.
@@ -611,8 +494,7 @@ fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
     assert!(child.try_wait().unwrap().is_none(), "it takes minutes");
     let asked = Instant::now();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let output = child.wait_with_output().unwrap();
-    exits(&output, 143);
+    exits(&child.wait_with_output().unwrap(), 143);
     assert!(
         asked.elapsed() < Duration::from_secs(60),
         "{:?}",
@@ -627,10 +509,7 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     let labels = |run: &Path| read_json(&run.join("record.json"))["labels"].clone();
     let before = labels(&run);
     // The same run under other axes.
-    exits(
-        &scratch.longreach("run", &[&ONE[..], &["axes.\"train.lr\"=[1e-3]"]].concat()),
-        0,
-    );
+    scratch.trains(&[&ONE[..], &["axes.\"train.lr\"=[1e-3]"]].concat());
     assert_ne!(labels(&run), before);
     exits(&verify(&[&run.display().to_string()]), 0);
     // An edit by hand stays an edit, whatever is written after it.
@@ -638,28 +517,17 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     let mut record = read_json(&path);
     record["evals"][0]["metrics"]["loss_nats"]["value"] = 1.25.into();
     std::fs::write(&path, serde_json::to_vec_pretty(&record).unwrap()).unwrap();
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.trains(&ONE);
     assert_eq!(labels(&run), before);
     let found = verify(&[&run.display().to_string()]);
     exits(&found, 1);
-    assert!(
-        stdout(&found).contains("was changed after it was written"),
-        "{}",
-        stdout(&found)
-    );
-    let report = longreach()
-        .arg("report")
-        .arg(scratch.runs())
-        .output()
-        .unwrap();
+    shows(&found, "was changed after it was written");
+    let report = command("report", &scratch.runs(), &[]);
     exits(&report, 0);
     let id = run.file_name().unwrap().to_string_lossy().into_owned();
-    let said = stderr(&report);
-    assert!(
-        said.contains("warning: records that were changed after they were written")
-            && said.contains(&id),
-        "{said}"
-    );
+    let part = "warning: records that were changed after they were written";
+    says(&report, part);
+    says(&report, &id);
 }
 
 #[test]
@@ -691,9 +559,9 @@ fn records_that_do_not_fit_their_run_are_named() {
         ),
     ] {
         let found = notes(edit);
+        has(&found, said);
         assert!(
-            found.starts_with("records edited by hand or by another version: ")
-                && found.contains(said),
+            found.starts_with("records edited by hand or by another version: "),
             "{found}"
         );
     }
@@ -726,30 +594,19 @@ fn records_that_do_not_fit_their_run_are_named() {
 #[test]
 fn a_run_removed_while_others_train_is_missing() {
     let scratch = Scratch::with(TINY);
-    let run = || {
-        let mut command = longreach();
-        command.arg("run").arg(&scratch.config).arg("--runs");
-        command.arg(scratch.runs());
-        command.args(["train.steps=3000", "--jobs", "1"]);
-        command
-    };
-    let mut command = run();
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let long = ["train.steps=3000", "--jobs", "1"];
+    let mut program = scratch.program("run", &long);
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = program.spawn().unwrap();
     wait_for("the first run is recorded", || {
         !scratch.records().is_empty()
     });
-    let record = scratch.records()[0].0.clone();
+    let first = scratch.first_run();
     // Then its worker is done with the directory, and two runs are left.
     wait_for("the second run is recorded", || scratch.records().len() > 1);
-    std::fs::remove_dir_all(scratch.runs().join(record.parent().unwrap())).unwrap();
+    std::fs::remove_dir_all(first).unwrap();
     let output = child.wait_with_output().unwrap();
-    exits(&output, 1);
-    assert!(
-        stderr(&output).contains("1 run of 4 not recorded, or removed since"),
-        "{}",
-        stderr(&output)
-    );
-    exits(&run().output().unwrap(), 0);
+    fails(&output, 1, "1 run of 4 not recorded, or removed since");
+    scratch.trains(&long);
     assert_eq!(scratch.records().len(), 4);
 }

@@ -1,18 +1,9 @@
 //! Trainings in stages, and trainings that start from another run's weights.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, cases, command, exits, fails, has, lacks, says, shows, stderr};
 use std::path::{Path, PathBuf};
 
 const ONE: &str = "axes.\"model.pe\"=[{kind=\"rope\"}]";
-
-fn only_run(scratch: &Scratch) -> PathBuf {
-    scratch.runs().join(
-        scratch.records()[0]
-            .0
-            .parent()
-            .expect("a record lies in its run"),
-    )
-}
 
 fn steps(run: &Path) -> Vec<serde_json::Value> {
     std::fs::read_to_string(run.join("steps.jsonl"))
@@ -46,19 +37,13 @@ fn a_linear_schedule_falls_by_the_same_amount_every_step() {
     let middle = (cosine.lr_at(7) - linear.lr_at(7)).abs();
     assert!(middle < 1e-12, "half way they meet: {middle}");
     assert!(cosine.lr_at(4) > linear.lr_at(4) && cosine.lr_at(10) < linear.lr_at(10));
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "seeds=[0]",
-                ONE,
-                "train.schedule=\"linear\"",
-                "train.final_lr=0",
-            ],
-        ),
-        0,
-    );
-    let logged: Vec<f64> = steps(&only_run(&scratch))
+    scratch.trains(&[
+        "seeds=[0]",
+        ONE,
+        "train.schedule=\"linear\"",
+        "train.final_lr=0",
+    ]);
+    let logged: Vec<f64> = steps(&scratch.first_run())
         .iter()
         .map(|step| step["lr"].as_f64().unwrap())
         .collect();
@@ -77,25 +62,19 @@ fn stages_have_their_own_lengths_and_batches() {
     let stages = "train.stages=[{steps=2,train_len=2,batch_size=8},{steps=1,train_len=4},{steps=3,\
                   train_len=3,batch_size=1}]";
     let staged = ["seeds=[0]", ONE, "train.length=\"staged\"", stages];
-    exits(&scratch.longreach("run", &staged), 0);
-    let run = only_run(&scratch);
+    scratch.trains(&staged);
+    let run = scratch.first_run();
     // How many tokens a row of a length has is the task's affair: a plain run of one row tells.
     let per_row = |length: u64| {
         let plain = Scratch::with(TINY);
-        exits(
-            &plain.longreach(
-                "run",
-                &[
-                    "seeds=[0]",
-                    ONE,
-                    "train.steps=1",
-                    "train.batch_size=1",
-                    &format!("train.train_len={length}"),
-                ],
-            ),
-            0,
-        );
-        steps(&only_run(&plain))[0]["tokens"].as_u64().unwrap()
+        plain.trains(&[
+            "seeds=[0]",
+            ONE,
+            "train.steps=1",
+            "train.batch_size=1",
+            &format!("train.train_len={length}"),
+        ]);
+        steps(&plain.first_run())[0]["tokens"].as_u64().unwrap()
     };
     let [two, three, four] = [2, 3, 4].map(per_row);
     let expected = [
@@ -111,13 +90,7 @@ fn stages_have_their_own_lengths_and_batches() {
         .collect();
     assert_eq!(tokens[..5], expected);
     assert_eq!(tokens.len(), 6);
-    let verified = longreach()
-        .arg("verify")
-        .arg(&run)
-        .arg("--retrain")
-        .output()
-        .unwrap();
-    exits(&verified, 0);
+    exits(&command("verify", &run, &["--retrain"]), 0);
 }
 
 #[test]
@@ -128,8 +101,8 @@ fn stages_have_their_own_positions() {
             format!("train.stages=[{{steps=3,train_len=4}},{{steps=3,train_len=4{positions}}}]");
         let learned = "axes.\"model.pe\"=[{kind=\"learned\",max_position=64}]";
         let staged = ["seeds=[0]", learned, "train.length=\"staged\"", &stages];
-        exits(&scratch.longreach("run", &staged), 0);
-        let run = only_run(&scratch);
+        scratch.trains(&staged);
+        let run = scratch.first_run();
         let losses: Vec<f64> = steps(&run)
             .iter()
             .map(|step| step["loss_nats"].as_f64().unwrap())
@@ -144,99 +117,48 @@ fn stages_have_their_own_positions() {
     assert_eq!(plain[..3], moved[..3], "the first stage is the same");
     assert_ne!(plain[3], moved[3], "the second has other positions");
     // Four times the training length in tokens, or the longest test.
-    assert!(
-        job.contains("\"randomized\"") && job.contains("\"max_position\""),
-        "{job}"
-    );
-    assert!(!plain_job.contains("randomized"));
+    has(&job, "\"randomized\"");
+    has(&job, "\"max_position\"");
+    lacks(&plain_job, "randomized");
 }
+
+/// Stages, and what the message says of them.
+const MISFITS: &str = r#"
+[{steps=2,train_len=2},{steps=3,train_len=4}] -> train.stages | a hole of 1
+[{steps=4,train_len=2},{steps=3,train_len=4}] -> train.stages | an overlap of 1
+[{steps=6,train_len=2}] -> train.train_len | longer than every stage
+[{steps=6,train_len=5}] -> train.stages.0.train_len | a whole number from 1 to 4
+[{steps=0,train_len=4}] -> train.stages.0.steps | out of range
+[{steps=6,train_len=4,batch_size=0}] -> train.stages.0.batch_size | out of range
+[{steps=6,len=4}] -> train.stages | len
+[] -> train.length | needs train.stages
+[{steps=6,train_len=4,positions={kind="pose",max_position=3}}]
+    -> train.stages.0.positions.max_position | leaves no room
+[{steps=6,train_len=4,positions={kind="randomised"}}] -> train.stages | randomised
+"#;
 
 #[test]
 fn stages_that_do_not_fit_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
-    for (stages, key, said) in [
-        (
-            "[{steps=2,train_len=2},{steps=3,train_len=4}]",
-            "train.stages",
-            "a hole of 1",
-        ),
-        (
-            "[{steps=4,train_len=2},{steps=3,train_len=4}]",
-            "train.stages",
-            "an overlap of 1",
-        ),
-        (
-            "[{steps=6,train_len=2}]",
-            "train.train_len",
-            "longer than every stage",
-        ),
-        (
-            "[{steps=6,train_len=5}]",
-            "train.stages.0.train_len",
-            "a whole number from 1 to 4",
-        ),
-        (
-            "[{steps=0,train_len=4}]",
-            "train.stages.0.steps",
-            "out of range",
-        ),
-        (
-            "[{steps=6,train_len=4,batch_size=0}]",
-            "train.stages.0.batch_size",
-            "out of range",
-        ),
-        ("[{steps=6,len=4}]", "train.stages", "len"),
-        ("[]", "train.length", "needs train.stages"),
-        (
-            "[{steps=6,train_len=4,positions={kind=\"pose\",max_position=3}}]",
-            "train.stages.0.positions.max_position",
-            "leaves no room",
-        ),
-        (
-            "[{steps=6,train_len=4,positions={kind=\"randomised\"}}]",
-            "train.stages",
-            "randomised",
-        ),
-    ] {
-        let output = scratch.longreach(
-            "check",
-            &["train.length=\"staged\"", &format!("train.stages={stages}")],
-        );
+    for (stages, parts) in cases(MISFITS) {
+        let stages = format!("train.stages={stages}");
+        let output = scratch.longreach("check", &["train.length=\"staged\"", &stages]);
         exits(&output, 2);
-        let said_all = stderr(&output);
-        assert!(
-            said_all.contains(key) && said_all.contains(said),
-            "{stages}: {said_all}"
-        );
+        parts.iter().for_each(|part| says(&output, part));
     }
     let output = scratch.longreach("check", &["train.stages=[{steps=6,train_len=4}]"]);
-    exits(&output, 2);
-    assert!(
-        stderr(&output).contains("length = \"staged\""),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 2, "length = \"staged\"");
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn a_training_starts_from_another_runs_weights_under_another_encoding() {
     let base = Scratch::with(TINY);
-    exits(
-        &base.longreach(
-            "run",
-            &[
-                "seeds=[0,1]",
-                // A run with half the steps is there too, and is not the one that is meant.
-                "half_seeds=[0]",
-                "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]",
-            ],
-        ),
-        0,
-    );
+    base.trains(&[
+        "seeds=[0,1]",
+        // A run with half the steps is there too, and is not the one that is meant.
+        "half_seeds=[0]",
+        "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]",
+    ]);
     let from = format!("train.start_from={:?}", base.runs().display().to_string());
     let scratch = Scratch::with(TINY);
     let warm = [
@@ -247,8 +169,7 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
         "train.warmup_steps=0",
         "train.adamw.weight_decay=0.0",
     ];
-    let output = scratch.longreach("run", &warm);
-    exits(&output, 0);
+    scratch.trains(&warm);
     // With next to no learning rate the weights stay what they were: those of the run of the same
     // seed.
     for (path, _) in scratch.records() {
@@ -282,33 +203,20 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
             assert!(far < 1e-6, "{path}: {far}");
         }
     }
-    let verified = longreach()
-        .arg("verify")
-        .arg(scratch.runs())
-        .arg("--retrain")
-        .output()
-        .unwrap();
+    let verified = command("verify", &scratch.runs(), &["--retrain"]);
     exits(&verified, 0);
-    assert!(
-        stdout(&verified).contains("2 runs verified: nothing wrong"),
-        "{}",
-        stdout(&verified)
-    );
+    shows(&verified, "2 runs verified: nothing wrong");
     // An experiment may start from its own runs, again and again.
     let own = format!("train.start_from={:?}", scratch.runs().join("own"));
     let first = ["name=\"own\"", "seeds=[0]", ONE];
-    exits(&scratch.longreach("run", &first), 0);
+    scratch.trains(&first);
     let second = [&first[..], &[&own]].concat();
-    exits(&scratch.longreach("run", &second), 0);
+    scratch.trains(&second);
     let again = scratch.longreach("check", &second);
     exits(&again, 0);
-    assert!(
-        stdout(&again).contains("to do: 0 runs"),
-        "{}",
-        stdout(&again)
-    );
+    shows(&again, "to do: 0 runs");
     // Another start is another run.
-    assert!(stderr(&scratch.longreach("run", &["seeds=[0,1]", ONE])).contains("2 to do"));
+    says(&scratch.longreach("run", &["seeds=[0,1]", ONE]), "2 to do");
 }
 
 #[test]
@@ -318,7 +226,7 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
 )]
 fn starts_that_cannot_work_are_refused_by_name() {
     let base = Scratch::with(TINY);
-    exits(&base.longreach("run", &["seeds=[0]"]), 0);
+    base.trains(&["seeds=[0]"]);
     let scratch = Scratch::with(TINY);
     let from = format!("train.start_from={:?}", base.runs().display().to_string());
     let one_of_two = format!(
@@ -385,13 +293,8 @@ fn starts_that_cannot_work_are_refused_by_name() {
     std::fs::write(&weights, bytes).unwrap();
     for command in ["check", "run"] {
         let output = scratch.longreach(command, &arguments);
-        exits(&output, 3);
-        let said = stderr(&output);
-        assert!(
-            said.contains("does not hold the weights of its record")
-                && said.contains("train.start_from"),
-            "{said}"
-        );
+        fails(&output, 3, "does not hold the weights of its record");
+        says(&output, "train.start_from");
     }
     assert!(scratch.records().is_empty());
 }
@@ -415,7 +318,7 @@ fn decay_of_matrices_leaves_vectors_alone() {
             .collect();
         let plan = experiment::plan(&scratch.config, &overrides).unwrap();
         let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
-        exits(&scratch.longreach("run", &overrides), 0);
+        scratch.trains(&overrides);
         let run = scratch.runs().join("tiny").join(&plan.runs[0].job.run_id);
         let bytes = std::fs::read(run.join("weights.safetensors")).unwrap();
         rundir::Weights::from_bytes(&bytes).unwrap()

@@ -1,6 +1,6 @@
 //! Runs whose tokens have coordinates in the segments of a text.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, command, exits, fails, has, says, stderr};
 use records::RunRecord;
 use records::record::EvalStatus;
 
@@ -52,32 +52,18 @@ fn record(scratch: &Scratch) -> RunRecord {
 #[test]
 fn places_in_segments_are_read_row_by_row() {
     let found = scratch(SEGMENTS);
-    exits(&found.longreach("run", &[]), 0);
+    found.trains(&[]);
     let placed = record(&found);
     assert!(placed.evals.iter().all(|row| row.status == EvalStatus::Ok));
     // Trained anew, tested and exported alike.
-    let run = found.runs().join(found.records()[0].0.parent().unwrap());
-    exits(
-        &longreach()
-            .arg("verify")
-            .arg(&run)
-            .arg("--retrain")
-            .output()
-            .unwrap(),
-        0,
-    );
+    let run = found.first_run();
+    exits(&command("verify", &run, &["--retrain"]), 0);
     let out = found.directory.path().join("logits.safetensors");
-    let export = longreach()
-        .arg("export")
-        .arg(&run)
-        .args(["--format", "logits", "--out"])
-        .arg(&out)
-        .output()
-        .unwrap();
-    exits(&export, 0);
+    let arguments = ["--format", "logits", "--out", out.to_str().unwrap()];
+    exits(&command("export", &run, &arguments), 0);
     // Other ends make other segments, and the loss shows it.
     let other = scratch(&SEGMENTS.replace(r#"[".", "\n"]"#, r#"["e"]"#));
-    exits(&other.longreach("run", &[]), 0);
+    other.trains(&[]);
     assert_ne!(
         placed.evals[0].metrics["loss_nats"].value,
         record(&other).evals[0].metrics["loss_nats"].value
@@ -91,7 +77,7 @@ fn a_bias_on_the_number_of_the_segment_trains() {
         r#"part = { kind = "alibi" }"#,
     );
     let scratch = scratch(&alibi);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     assert!(
         record(&scratch)
             .evals
@@ -109,12 +95,11 @@ fn a_table_that_ends_before_a_segment_does_is_refused_or_unsupported() {
     // The longest segment has 15 bytes with its end: "four five six." after a line.
     let output = scratch(&with(13)).longreach("check", &[]);
     exits(&output, 2);
-    let text = stderr(&output);
     for part in ["model.pe", "axis 0", "reach 13", "max_position = 14"] {
-        assert!(text.contains(part), "{part}:\n{text}");
+        says(&output, part);
     }
     let whole = scratch(&with(14));
-    exits(&whole.longreach("run", &[]), 0);
+    whole.trains(&[]);
     assert!(
         record(&whole)
             .evals
@@ -125,20 +110,14 @@ fn a_table_that_ends_before_a_segment_does_is_refused_or_unsupported() {
     let short = scratch(&with(8).replace("train_len = 16", "train_len = 8"));
     let check = short.longreach("check", &[]);
     exits(&check, 0);
-    let notes = stderr(&check);
-    assert!(
-        notes.contains("`learned` has no value at 16, 48"),
-        "{notes}"
-    );
-    exits(&short.longreach("run", &["eval.test_lens=[8,16]"]), 0);
+    says(&check, "`learned` has no value at 16, 48");
+    short.trains(&["eval.test_lens=[8,16]"]);
     let record = record(&short);
     let status: Vec<EvalStatus> = record.evals.iter().map(|row| row.status).collect();
     assert_eq!(status, [EvalStatus::Ok, EvalStatus::Unsupported]);
     let reason = record.evals[1].reason.clone().unwrap();
-    assert!(
-        reason.contains("coordinates up to 13 on axis 0") && reason.contains("max_position = 8"),
-        "{reason}"
-    );
+    has(&reason, "coordinates up to 13 on axis 0");
+    has(&reason, "max_position = 8");
 }
 
 #[test]
@@ -151,9 +130,7 @@ fn columns_of_a_grid_fall_from_two_cells_on() {
         columns,
     ];
     let output = scratch.longreach("check", &arguments);
-    exits(&output, 2);
-    let text = stderr(&output);
-    assert!(text.contains("fall along the sequence on axis 1"), "{text}");
+    fails(&output, 2, "fall along the sequence on axis 1");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
 
-use crate::common::{Scratch, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, command, exits, fails, has, lacks, says, shows, stderr, stdout};
 use experiment::plan;
 use experiment::plan::planner::Plan;
 use records::{RunRecord, read_jsonl, read_record};
@@ -75,8 +75,7 @@ fn losses(swept: &[&RunRecord], method: &str) -> BTreeMap<String, f64> {
 #[test]
 fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
     let scratch = Scratch::with(CONFIG);
-    let output = scratch.longreach("run", &["--jobs", "2"]);
-    assert!(output.status.success(), "{output:?}");
+    scratch.trains(&["--jobs", "2"]);
     let all = records(&scratch);
     let (swept, result): (Vec<&RunRecord>, Vec<&RunRecord>) =
         all.iter().partition(|record| record.is_of_sweep());
@@ -112,8 +111,7 @@ fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
         assert_eq!(half.spec["eval"]["test_lens"], serde_json::json!([4]));
     }
     assert_eq!(halves.count(), 2);
-    let listed = longreach().arg("status").arg(scratch.runs()).output();
-    let listed = stdout(&listed.unwrap());
+    let listed = stdout(&command("status", &scratch.runs(), &[]));
     let rows: Vec<&str> = listed
         .lines()
         .filter(|row| row.contains("half steps"))
@@ -129,7 +127,7 @@ fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
     assert!(file.iter().all(RunRecord::is_of_sweep));
     let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
     for word in ["Chosen values", "Everything tried", "[lr = ", "edge"] {
-        assert!(report.contains(word), "{word} is missing:\n{report}");
+        has(&report, word);
     }
 }
 
@@ -151,7 +149,7 @@ fn a_method_without_any_score_has_no_result() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let lines = told(&output);
     let line = "none of 2 combinations has a score in loss_nats: its result is not trained";
-    assert!(lines.contains(line), "{lines}");
+    has(&lines, line);
     let trained = result(&scratch);
     assert_eq!(trained.len(), 3);
     assert!(
@@ -161,7 +159,7 @@ fn a_method_without_any_score_has_no_result() {
     );
     let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
     let note = "1000000000: no value that \\[select\\] tried has a score, so its result was not";
-    assert!(report.replace('\n', " ").contains(note), "{report}");
+    has(&report.replace('\n', " "), note);
     // The same once more, when all is recorded.
     assert_eq!(scratch.longreach("run", &[]).status.code(), Some(1));
     assert!(read_jsonl(&selection_file(&scratch)).unwrap().records.len() == 8);
@@ -186,17 +184,15 @@ fn of_equal_scores_the_line_says_that_the_loss_decided() {
         .lines()
         .filter(|l| l.contains("(exact_match"))
         .collect();
-    assert!(
-        lines.len() == 1 && lines[0].contains("exact_match 0.0000, as at train.lr = "),
-        "{said}"
-    );
-    assert!(lines[0].contains(": the lower loss decided"), "{said}");
+    assert_eq!(lines.len(), 1, "{said}");
+    has(lines[0], "exact_match 0.0000, as at train.lr = ");
+    has(lines[0], ": the lower loss decided");
 }
 
 #[test]
 fn what_was_lost_is_run_again_and_chosen_the_same() {
     let scratch = Scratch::with(CONFIG);
-    assert!(scratch.longreach("run", &[]).status.success());
+    scratch.trains(&[]);
     let (before, file) = (
         scratch.records(),
         std::fs::read(selection_file(&scratch)).unwrap(),
@@ -211,15 +207,14 @@ fn what_was_lost_is_run_again_and_chosen_the_same() {
     for path in [of(true), of(false), selection_file(&scratch)] {
         std::fs::remove_file(path).unwrap();
     }
-    let output = scratch.longreach("run", &[]);
-    assert!(output.status.success(), "{output:?}");
+    scratch.trains(&[]);
     assert_eq!(scratch.records(), before);
     assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), file);
     // Everything is recorded: nothing is run.
     let output = scratch.longreach("run", &[]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("0 to do"), "{told}");
-    assert!(!told.contains("comes first"), "{told}");
+    has(&told, "0 to do");
+    lacks(&told, "comes first");
 }
 
 /// Changes the loss of one run of the sweep and leaves its seal.
@@ -238,17 +233,17 @@ fn forge(scratch: &Scratch) -> PathBuf {
 #[test]
 fn nothing_is_chosen_by_records_that_were_changed() {
     let scratch = Scratch::with(CONFIG);
-    assert!(scratch.longreach("run", &[]).status.success());
+    scratch.trains(&[]);
     let before = std::fs::read(selection_file(&scratch)).unwrap();
     let forged = forge(&scratch);
     let output = scratch.longreach("run", &["seeds=[0,1,2]"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("does not match its seal"), "{told}");
+    has(&told, "does not match its seal");
     assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);
     // The mend that is named.
     std::fs::remove_file(forged).unwrap();
-    assert!(scratch.longreach("run", &[]).status.success());
+    scratch.trains(&[]);
     assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);
 }
 
@@ -264,36 +259,21 @@ fn a_chosen_encoding_is_named_and_no_edge() {
         .unwrap()
         .to_owned();
     let scratch = Scratch::with(&config);
-    assert!(
-        scratch
-            .longreach("run", &["half_seeds=[]"])
-            .status
-            .success()
-    );
+    scratch.trains(&["half_seeds=[]"]);
     let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
-    assert!(
-        !report.contains("not set") && !report.contains("edge]"),
-        "{report}"
-    );
+    lacks(&report, "not set");
+    lacks(&report, "edge]");
 }
 
 #[test]
 fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     let scratch = Scratch::with(CONFIG);
-    assert!(scratch.longreach("run", &[]).status.success());
+    scratch.trains(&[]);
     let runs = scratch.runs().join("chosen");
     let halves = || {
-        let mut report = crate::common::longreach();
         let out = scratch.directory.path().join("report");
-        report.arg("report").arg(&runs).arg("--out").arg(&out);
-        assert!(
-            report
-                .args(["--format", "csv"])
-                .output()
-                .unwrap()
-                .status
-                .success()
-        );
+        let arguments = ["--format", "csv", "--out", out.to_str().unwrap()];
+        exits(&command("report", &runs, &arguments), 0);
         let text = std::fs::read_to_string(out.join("summaries.csv")).unwrap();
         let is_half = |line: &&str| line.contains("half_to_all") || line.contains("still_learning");
         let lines = text.lines().filter(is_half).map(String::from);
@@ -301,49 +281,31 @@ fn a_later_evaluation_leaves_the_comparison_with_half_the_steps() {
     };
     let before = halves();
     assert_eq!(before.len(), 2);
-    let mut eval = crate::common::longreach();
-    let eval = eval
-        .arg("eval")
-        .arg(&runs)
-        .args(["--lengths", "16"])
-        .output();
-    let told = eval.unwrap();
-    assert!(told.status.success());
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(
-        told.contains("14 runs of [select] or of half the steps left out"),
-        "{told}"
-    );
+    let eval = command("eval", &runs, &["--lengths", "16"]);
+    exits(&eval, 0);
+    says(&eval, "14 runs of [select] or of half the steps left out");
     assert_eq!(halves(), before);
     // A half by its own name, which no table has.
     let is_half = |record: &RunRecord| record.half_of.is_some();
     let half = records(&scratch).into_iter().find(is_half).unwrap();
-    let mut eval = crate::common::longreach();
-    let eval = eval
-        .arg("eval")
-        .arg(runs.join(half.run_id))
-        .args(["--lengths", "16"]);
     // There is no table of halves alone; the evaluation is recorded.
-    let output = eval.output().unwrap();
+    let output = command("eval", &runs.join(half.run_id), &["--lengths", "16"]);
     exits(&output, 0);
-    assert!(
-        stdout(&output).contains("no table: these are selection runs or runs with half the steps")
-    );
+    let part = "no table: these are selection runs or runs with half the steps";
+    shows(&output, part);
     assert_eq!(halves(), before);
 }
 
 #[test]
 fn verify_reads_the_records_that_values_were_chosen_by() {
     let scratch = Scratch::with(CONFIG);
-    exits(&scratch.longreach("run", &[]), 0);
+    scratch.trains(&[]);
     let file = selection_file(&scratch);
     let whole = std::fs::read_to_string(&file).unwrap();
     let verify = |code, said: &str| {
-        let verified = longreach().arg("verify").arg(scratch.runs()).output();
-        let verified = verified.unwrap();
+        let verified = command("verify", &scratch.runs(), &[]);
         exits(&verified, code);
-        let found = stdout(&verified);
-        assert!(found.contains(said), "{said}: {found}");
+        shows(&verified, said);
     };
     verify(0, "selection.jsonl: 12 records");
     let at = whole.find("\"loss_nats\":{\"value\":").unwrap() + 21;
@@ -373,16 +335,13 @@ fn verify_reads_the_records_that_values_were_chosen_by() {
 #[test]
 fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let scratch = Scratch::with(CONFIG);
-    assert!(scratch.longreach("run", &[]).status.success());
+    scratch.trains(&[]);
     let out = scratch.directory.path().join("gathered/results.jsonl");
-    let gather = crate::common::longreach()
-        .arg("gather")
-        .arg(scratch.runs().join("chosen"))
-        .arg("--out")
-        .arg(&out)
-        .output()
-        .unwrap();
-    assert!(gather.status.success(), "{gather:?}");
+    let gather = |out: &Path| {
+        let arguments = ["--out", out.to_str().unwrap()];
+        command("gather", &scratch.runs().join("chosen"), &arguments)
+    };
+    exits(&gather(&out), 0);
     let result = read_jsonl(&out).unwrap().records;
     assert_eq!(result.len(), 6);
     assert!(!result.iter().any(RunRecord::is_of_sweep));
@@ -390,9 +349,9 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     let swept = read_jsonl(&beside).unwrap();
     assert_eq!(swept.records.len(), 12);
     // `compare` reads both files, and `--recorded` whichever of them are named.
-    let mut compare = crate::common::longreach();
-    compare.arg("compare").arg(scratch.runs().join("chosen"));
-    exits(&compare.arg(&out).output().unwrap(), 0);
+    let other = [out.to_str().unwrap()];
+    let compared = command("compare", &scratch.runs().join("chosen"), &other);
+    exits(&compared, 0);
     let there = Scratch::with(CONFIG);
     let alone = scratch.directory.path().join("alone.jsonl");
     std::fs::copy(&out, &alone).unwrap();
@@ -412,14 +371,9 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
         let mut runs = plan["runs"].as_array().unwrap().iter();
         assert!(runs.all(|run| run["recorded"] == true), "{plan}");
     }
-    let gather = |out: &Path| {
-        let mut gather = crate::common::longreach();
-        gather.arg("gather").arg(scratch.runs().join("chosen"));
-        gather.arg("--out").arg(out).output().unwrap().status.code()
-    };
     // The same again, the results under the name of the sweep, and a file of something else.
-    assert_eq!(gather(&out), Some(0));
-    assert_eq!(gather(&beside), Some(2));
+    exits(&gather(&out), 0);
+    exits(&gather(&beside), 2);
     // Of an experiment without a result, the sweep alone.
     for record in records(&scratch)
         .iter()
@@ -428,22 +382,18 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
         std::fs::remove_dir_all(scratch.runs().join("chosen").join(&record.run_id)).unwrap();
     }
     let first = scratch.directory.path().join("first/results.jsonl");
-    assert_eq!(gather(&first), Some(0));
+    exits(&gather(&first), 0);
     let swept = read_jsonl(&first.with_file_name("selection.jsonl")).unwrap();
     assert_eq!((swept.records.len(), first.exists()), (12, false));
     // What cannot be read may have been a result.
     let damaged = scratch.runs().join("chosen/0123456789abcdef");
     std::fs::create_dir(&damaged).unwrap();
     std::fs::write(damaged.join("record.json"), "{").unwrap();
-    let mut again = crate::common::longreach();
-    again.arg("gather").arg(scratch.runs().join("chosen"));
-    let told = stdout(&again.arg("--out").arg(&first).output().unwrap());
-    assert!(
-        told.contains("no result is recorded yet") && told.contains("12 records read, 1 left out"),
-        "{told}"
-    );
+    let again = gather(&first);
+    shows(&again, "no result is recorded yet");
+    shows(&again, "12 records read, 1 left out");
     std::fs::write(&beside, "mine\n").unwrap();
-    assert_eq!(gather(&out), Some(2));
+    exits(&gather(&out), 2);
     assert_eq!(std::fs::read(&beside).unwrap(), b"mine\n");
 }
 
@@ -470,13 +420,9 @@ fn a_sweep_that_ends_early_counts_all_runs_that_there_will_be() {
     std::fs::create_dir_all(&broken).unwrap();
     std::fs::write(broken.join("checkpoints"), "in the way").unwrap();
     let output = scratch.longreach("run", &["--checkpoint-every", "2"]);
-    exits(&output, 6);
-    let said = stderr(&output);
-    assert!(said.contains("1 of 18 runs failed"), "{said}");
+    fails(&output, 6, "1 of 18 runs failed");
     let place = scratch.runs().join("chosen");
-    let report = crate::common::longreach().arg("report").arg(place).output();
-    let said = stderr(&report.unwrap());
-    assert!(said.contains(" of 18 runs recorded"), "{said}");
+    says(&command("report", &place, &[]), " of 18 runs recorded");
 }
 
 fn planned(config: &str, overrides: &[&str]) -> Result<Plan, String> {
@@ -489,7 +435,7 @@ fn planned(config: &str, overrides: &[&str]) -> Result<Plan, String> {
 fn refused(config: &str, overrides: &[&str], texts: &[&str]) {
     let error = planned(config, overrides).err().expect("a mistake");
     for text in texts {
-        assert!(error.contains(text), "{text:?} is not in:\n{error}");
+        has(&error, text);
     }
 }
 
@@ -656,8 +602,8 @@ fn an_override_of_one_of_several_chosen_keys_keeps_the_entries_with_its_value() 
 #[test]
 fn a_mistake_in_test_lengths_is_one_mistake() {
     let error = planned(CONFIG, &["eval.test_lens=[4, 4]"]).err().unwrap();
-    assert!(error.contains("is listed twice"), "{error}");
-    assert!(!error.contains("half_seeds"), "{error}");
+    has(&error, "is listed twice");
+    lacks(&error, "half_seeds");
 }
 
 #[test]
@@ -704,7 +650,7 @@ fn a_report_of_one_config_has_what_this_config_chose() {
     let other = r#"select.over={"train.lr"=[3e-3, 1e-5]}"#;
     for overrides in [&[][..], &[other]] {
         let run = [&["seeds=[0]", "half_seeds=[]"], overrides].concat();
-        exits(&scratch.longreach("run", &run), 0);
+        scratch.trains(&run);
     }
     let place = scratch.runs().join("chosen");
     let configs = std::fs::read_dir(place.join("configs")).unwrap();
@@ -717,16 +663,9 @@ fn a_report_of_one_config_has_what_this_config_chose() {
             continue;
         }
         let out = scratch.directory.path().join("report");
-        let mut report = crate::common::longreach();
-        report.arg("report").arg(&place).arg("--out").arg(&out);
-        exits(
-            &report
-                .arg("--config")
-                .arg(config.file_stem().unwrap())
-                .output()
-                .unwrap(),
-            0,
-        );
+        let id = config.file_stem().unwrap().to_str().unwrap();
+        let arguments = ["--out", out.to_str().unwrap(), "--config", id];
+        exits(&command("report", &place, &arguments), 0);
         let text = std::fs::read_to_string(out.join("report.md")).unwrap();
         tried.insert(text.contains("1e-5") || text.contains("0.00001"));
     }
@@ -745,9 +684,9 @@ fn a_run_is_a_result_of_one_config_and_half_of_another() {
     let long = scratch.config.with_file_name("long.toml");
     std::fs::write(&long, plain).unwrap();
     let run = |config: &Path| {
-        let mut run = longreach();
-        run.arg("run").arg(config).arg("--runs").arg(scratch.runs());
-        exits(&run.output().unwrap(), 0);
+        let runs = scratch.runs();
+        let output = command("run", config, &["--runs", runs.to_str().unwrap()]);
+        exits(&output, 0);
     };
     let (ours, half) = (
         plan(&scratch.config, &[]).unwrap(),
@@ -758,14 +697,10 @@ fn a_run_is_a_result_of_one_config_and_half_of_another() {
     assert_eq!(shared.count(), 2);
     let report = || {
         let out = scratch.directory.path().join("report");
-        let mut report = longreach();
-        report.arg("report").arg(scratch.runs().join("chosen"));
-        report
-            .arg("--config")
-            .arg(&scratch.config)
-            .arg("--out")
-            .arg(&out);
-        exits(&report.output().unwrap(), 0);
+        let config = scratch.config.to_str().unwrap();
+        let arguments = ["--config", config, "--out", out.to_str().unwrap()];
+        let report = command("report", &scratch.runs().join("chosen"), &arguments);
+        exits(&report, 0);
         std::fs::read_to_string(out.join("results.csv")).unwrap()
     };
     run(&scratch.config);
@@ -780,20 +715,15 @@ fn a_config_file_and_its_id_give_the_same_report() {
     let place = scratch.runs().join("chosen");
     let report = |config: &std::path::Path| {
         let out = scratch.directory.path().join("report");
-        let mut report = crate::common::longreach();
-        report.arg("report").arg(&place).arg("--out").arg(&out);
-        let output = report.arg("--config").arg(config).output().unwrap();
-        (output, out.join("report.md"))
+        let config = config.to_str().unwrap();
+        let arguments = ["--config", config, "--out", out.to_str().unwrap()];
+        (command("report", &place, &arguments), out.join("report.md"))
     };
-    exits(
-        &scratch.longreach("run", &["seeds=[0]", "half_seeds=[]"]),
-        0,
-    );
+    scratch.trains(&["seeds=[0]", "half_seeds=[]"]);
     // What was run here is the file with overrides.
     let (refused, _) = report(&scratch.config);
-    exits(&refused, 2);
-    assert!(stderr(&refused).contains("its chosen values are not known"));
-    exits(&scratch.longreach("run", &[]), 0);
+    fails(&refused, 2, "its chosen values are not known");
+    scratch.trains(&[]);
     let planned = plan(&scratch.config, &[]).unwrap();
     let own = experiment::runs_on_disk::kept_configs::Config::of(&place, &planned);
     let id = own.unwrap().0.id;
@@ -802,7 +732,7 @@ fn a_config_file_and_its_id_give_the_same_report() {
         exits(&output, 0);
         std::fs::read_to_string(page).unwrap()
     });
-    assert!(of_file.contains("Chosen values"), "{of_file}");
+    has(&of_file, "Chosen values");
     assert_eq!(of_file, of_id);
 }
 
@@ -950,16 +880,9 @@ fn submit_takes_the_sweep_and_then_the_result() {
     };
     // A sweep has no report.
     let last = script("sweep").lines().last().unwrap().to_owned();
-    assert!(
-        last.contains("--chosen-by") && !last.contains("longreach report"),
-        "{last}"
-    );
-    assert!(
-        scratch
-            .longreach("run", &["seeds=[0]", "half_seeds=[]"])
-            .status
-            .success()
-    );
+    has(&last, "--chosen-by");
+    lacks(&last, "longreach report");
+    scratch.trains(&["seeds=[0]", "half_seeds=[]"]);
     let runs = scratch.runs().join("chosen");
     // The sweep is the same for every seed of the result.
     let result = submit("result", Some(&runs));
@@ -986,11 +909,11 @@ fn submit_takes_the_sweep_and_then_the_result() {
     let damaged = submit("damaged", Some(&cut));
     let told = String::from_utf8_lossy(&damaged.stderr).into_owned();
     assert_eq!(damaged.status.code(), Some(3), "{told}");
-    assert!(told.contains("cut.jsonl:1: "), "{told}");
+    has(&told, "cut.jsonl:1: ");
     let open = submit("open", Some(&runs));
     let told = String::from_utf8_lossy(&open.stderr).into_owned();
     assert_eq!(open.status.code(), Some(2), "{told}");
-    assert!(told.contains("1 of 2 methods cannot choose"), "{told}");
+    has(&told, "1 of 2 methods cannot choose");
     // The directory of a result has no sweep.
     for run in records(&scratch).iter().filter(|run| run.is_of_sweep()) {
         std::fs::remove_dir_all(runs.join(&run.run_id)).unwrap();
@@ -998,7 +921,7 @@ fn submit_takes_the_sweep_and_then_the_result() {
     let report = crate::common::longreach().arg("report").arg(&runs).output();
     let told = stderr(&report.unwrap());
     let said = "2 of 2 runs recorded, chosen by 12 runs elsewhere";
-    assert!(told.contains(said), "{told}");
+    has(&told, said);
 }
 
 /// A text is cut into windows of the tested lengths, which are checked before.
@@ -1007,10 +930,5 @@ fn a_length_in_quotes_is_refused_on_text_too() {
     let scratch = Scratch::with(CONFIG);
     let text = "task={kind=\"text\",eval_tokens=1024}";
     let output = scratch.longreach("check", &[text, "eval.test_lens=[\"4\"]"]);
-    exits(&output, 2);
-    let said = stderr(&output);
-    assert!(
-        said.contains("`eval.test_lens.0` is not a length"),
-        "{said}"
-    );
+    fails(&output, 2, "`eval.test_lens.0` is not a length");
 }

@@ -1,6 +1,6 @@
 //! Stages that change the encoding: what carries over, what is drawn, and what is evaluated.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, cases, command, exits, longreach, says, shows, stdout, words};
 use burn::tensor::Device;
 use experiment::plan;
 use experiment::run::model::drawn_weights;
@@ -10,7 +10,7 @@ use experiment::spec::Job;
 use records::RunRecord;
 use records::record::EvalStatus;
 use rundir::Weights;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -185,28 +185,14 @@ fn a_training_that_is_cut_anywhere_ends_in_the_same_bits() {
     }
 }
 
-fn run_of(scratch: &Scratch) -> PathBuf {
-    let (path, _) = scratch.records().remove(0);
-    scratch.runs().join(path.parent().unwrap())
-}
-
 fn record(scratch: &Scratch) -> RunRecord {
     serde_json::from_slice(&scratch.records()[0].1).unwrap()
 }
 
 fn verified(run: &Path) {
-    let output = longreach()
-        .arg("verify")
-        .arg(run)
-        .arg("--retrain")
-        .output()
-        .unwrap();
+    let output = command("verify", run, &["--retrain"]);
     exits(&output, 0);
-    assert!(
-        stdout(&output).contains("nothing wrong"),
-        "{}",
-        stdout(&output)
-    );
+    shows(&output, "nothing wrong");
 }
 
 #[test]
@@ -221,8 +207,8 @@ fn a_killed_worker_goes_on_from_the_encoding_of_its_checkpoint() {
         );
         let learned = axis("{kind=\"learned\"}");
         let arguments = [SEED, STAGED, "train.steps=1500", &*learned, &*stages];
-        exits(&scratch.longreach("run", &arguments), 0);
-        let calm = run_of(&scratch);
+        scratch.trains(&arguments);
+        let calm = scratch.first_run();
         let copy = scratch.directory.path().join("copy");
         std::fs::create_dir(&copy).unwrap();
         std::fs::copy(calm.join("job.json"), copy.join("job.json")).unwrap();
@@ -265,7 +251,7 @@ fn scores_while_training_are_those_of_the_stage() {
     // The table ends between the two test lengths.
     let short = stages(",pe={kind=\"learned\",max_position=12}", "");
     let arguments = [SEED, STAGED, "eval.every=3", &*rope, &*short];
-    exits(&scratch.longreach("run", &arguments), 0);
+    scratch.trains(&arguments);
     let record = record(&scratch);
     let at = |step: u64, test_len: usize| {
         let scores = record
@@ -285,26 +271,23 @@ fn scores_while_training_are_those_of_the_stage() {
     assert_eq!(at(3, 8), EvalStatus::Unsupported);
     assert_eq!(at(6, 8), EvalStatus::Ok);
     assert_eq!(record.model.encoding_parameters, 0);
-    verified(&run_of(&scratch));
+    verified(&scratch.first_run());
 }
 
 #[test]
 fn a_staged_training_starts_from_another_run_under_its_first_encoding() {
     let base = Scratch::with(TINY);
     let learned = axis("{kind=\"learned\",max_position=64}");
-    exits(&base.longreach("run", &[SEED, &*learned]), 0);
+    base.trains(&[SEED, &*learned]);
     let from = format!("train.start_from={:?}", base.runs().display().to_string());
     let scratch = Scratch::with(TINY);
     let nope = axis("{kind=\"nope\"}");
     let begins = stages(",pe={kind=\"learned\",max_position=64}", "");
-    exits(
-        &scratch.longreach("run", &[SEED, STAGED, &*nope, &*begins, &*from]),
-        0,
-    );
-    let job = std::fs::read_to_string(run_of(&scratch).join("job.json")).unwrap();
+    scratch.trains(&[SEED, STAGED, &*nope, &*begins, &*from]);
+    let job = std::fs::read_to_string(scratch.first_run().join("job.json")).unwrap();
     let job: serde_json::Value = serde_json::from_str(&job).unwrap();
     assert_eq!(job["spec"]["train"]["start_from"]["pe"], true);
-    verified(&run_of(&scratch));
+    verified(&scratch.first_run());
 }
 
 #[test]
@@ -363,69 +346,32 @@ fn what_a_stage_changes_is_shown_with_its_place() {
     assert_eq!(a, b);
 }
 
+/// What the first stage says more, the second, and an argument; and what the message says.
+const MISFITS: &str = r#"
+,pe={kind="rop"} -> train.stages.0.pe.kind | did you mean `rope`
+'' ,pe={kind="rope",base=-1} -> train.stages.1.pe.base | out of range
+,pe={kind="rope",base=-1} -> train.stages.0.pe.base | out of range
+,pe={kind="learned",max_position=4}
+    -> train.stages.0.pe.max_position | set train.stages.0.pe.max_position to at least 10
+,pe={kind="t5"} '' model.attention="linear"
+    -> model.attention | the encoding is that of train.stages.0.pe
+,pe={kind="on_axis",axis=0,part={kind="rope"}}
+    -> model.coordinates | the encoding is that of train.stages.0.pe
+,pe={kind="t5"} ,positions={kind="randomized_distances"}
+    -> train.stages.1.positions.kind | the encoding is that of model.pe
+"#;
+
 #[test]
 fn encodings_that_do_not_fit_are_refused_at_their_stage() {
     let scratch = Scratch::with(TINY);
-    for (first, second, more, key, said) in [
-        (
-            ",pe={kind=\"rop\"}",
-            "",
-            "",
-            "train.stages.0.pe.kind",
-            "did you mean `rope`",
-        ),
-        (
-            "",
-            ",pe={kind=\"rope\",base=-1}",
-            "",
-            "train.stages.1.pe.base",
-            "out of range",
-        ),
-        (
-            ",pe={kind=\"rope\",base=-1}",
-            "",
-            "",
-            "train.stages.0.pe.base",
-            "out of range",
-        ),
-        (
-            ",pe={kind=\"learned\",max_position=4}",
-            "",
-            "",
-            "train.stages.0.pe.max_position",
-            "set train.stages.0.pe.max_position to at least 10",
-        ),
-        (
-            ",pe={kind=\"t5\"}",
-            "",
-            "model.attention=\"linear\"",
-            "model.attention",
-            "the encoding is that of train.stages.0.pe",
-        ),
-        (
-            ",pe={kind=\"on_axis\",axis=0,part={kind=\"rope\"}}",
-            "",
-            "",
-            "model.coordinates",
-            "the encoding is that of train.stages.0.pe",
-        ),
-        (
-            ",pe={kind=\"t5\"}",
-            ",positions={kind=\"randomized_distances\"}",
-            "",
-            "train.stages.1.positions.kind",
-            "the encoding is that of model.pe",
-        ),
-    ] {
+    for (case, parts) in cases(MISFITS) {
+        let mut case = words(&case).into_iter();
+        let [first, second] = [(); 2].map(|()| case.next().unwrap_or_default());
         let (pe, stages) = (axis("{kind=\"rope\"}"), stages(first, second));
         let mut arguments = vec![STAGED, &*pe, &*stages];
-        arguments.extend(Some(more).filter(|more| !more.is_empty()));
+        arguments.extend(case);
         let output = scratch.longreach("check", &arguments);
         exits(&output, 2);
-        let all = stderr(&output);
-        assert!(
-            all.contains(key) && all.contains(said),
-            "{first} {second}: {all}"
-        );
+        parts.iter().for_each(|part| says(&output, part));
     }
 }

@@ -1,6 +1,8 @@
 //! From nothing to a config, and from a config to every value in it.
 
-use crate::common::{Scratch, TINY, exits, longreach, needs_axes, stderr, stdout};
+use crate::common::{
+    Scratch, TINY, exits, has, lacks, longreach, needs_axes, shows, stderr, stdout,
+};
 use experiment::plan;
 use longreach::commands::new::{LENGTHS, SCHEMA_FILE, config};
 use longreach::commands::schema::schema as json_schema;
@@ -198,7 +200,8 @@ fn show_names_the_origin_of_every_value() {
     // Another run, by the beginning of its id.
     let last = show(directory, &["x.toml", "--run", &id(3)[..6]]);
     exits(&last, 0);
-    assert!(stdout(&last).contains("kind = \"learned\"") && stdout(&last).contains("seeds = [1]"));
+    shows(&last, "kind = \"learned\"");
+    shows(&last, "seeds = [1]");
     let none = show(directory, &["x.toml", "--run", "zz"]);
     exits(&none, 2);
     insta::assert_snapshot!("no_such_run", stderr(&none));
@@ -281,7 +284,7 @@ fn completions_know_kinds_keys_devices_and_runs() {
         "{keys:?}"
     );
     // Runs are directories: their ids complete as paths.
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    scratch.trains(&["seeds=[0]"]);
     let id = |index: usize| {
         plan(&scratch.config, &[]).unwrap().runs[index]
             .job
@@ -312,12 +315,8 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         exits(&output, 0);
         stderr(&output)
     };
-    assert!(
-        printed("1MiB").contains("RoPE: would not train: it needs about"),
-        "{}",
-        printed("1MiB")
-    );
-    assert!(!printed("64GiB").contains("would"), "{}", printed("64GiB"));
+    has(&printed("1MiB"), "RoPE: would not train: it needs about");
+    lacks(&printed("64GiB"), "would");
     let plan = plan(&scratch.config, &long.map(str::to_owned)).unwrap();
     let rows =
         longreach::commands::check::rows(&plan, experiment::plan::memory::Memory::Host, |_| false);
@@ -332,10 +331,7 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         "evaluations are the larger part here"
     );
     let printed = printed(&(most - 1).to_string());
-    assert!(
-        printed.contains("RoPE, trained: would be skipped at"),
-        "{printed}"
-    );
+    has(&printed, "RoPE, trained: would be skipped at");
 }
 
 /// Encodings by layer are given layers for all of their parts.
@@ -371,16 +367,13 @@ fn what_a_sweep_could_leave_out_is_noted() {
     };
     let variant = |keys: &str| format!("eval.variants=[{{name=\"v\",{keys}}}]");
     let said = notes(&[&variant("when={kind=\"rope\",base=500.0},set={base=9.0}")]);
-    assert!(said.contains("variant `v` is of no run"), "{said}");
+    has(&said, "variant `v` is of no run");
     let said = notes(&[&variant("when={kind=\"rope\"},set={base=10000.0}")]);
-    assert!(said.contains("variant `v` changes nothing"), "{said}");
+    has(&said, "variant `v` changes nothing");
     let said = notes(&[&variant("when={kind=\"rope\"},set={base=9.0}")]);
-    assert!(!said.contains("variant `v`"), "{said}");
+    lacks(&said, "variant `v`");
     let said = notes(&["eval.variants=[]", "eval.test_lens=[64]"]);
-    assert!(
-        said.contains("no test length is at most the training length"),
-        "{said}"
-    );
+    has(&said, "no test length is at most the training length");
 }
 
 #[test]
@@ -425,10 +418,10 @@ fn what_tests_keep_of_the_training_length_is_noted() {
     assert_eq!(said.matches(&note).count(), 1, "{said}");
     // Another note covers a scaling by 1; other factors are noted here.
     let linear = notes("{kind=\"rope\",scaling={kind=\"linear\"}}", "contiguous");
-    assert!(linear.contains("is tested as plain `rope`"), "{linear}");
-    assert!(!linear.contains("tests keep"), "{linear}");
+    has(&linear, "is tested as plain `rope`");
+    lacks(&linear, "tests keep");
     let doubled = "{kind=\"rope\",scaling={kind=\"linear\",original_max_position_embeddings=5}}";
     let by_two = notes(doubled, "contiguous");
     let note = format!("`rope`: tests keep the scaling.factor {kept} 3.6 at 18 tokens");
-    assert!(by_two.contains(&note), "{by_two}");
+    has(&by_two, &note);
 }

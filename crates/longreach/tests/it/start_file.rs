@@ -1,6 +1,6 @@
 //! Trainings that start from a file of weights.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, fails, says, shows, stderr, stdout};
 use rundir::{HostTensor, Weights};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn from(place: &Path) -> String {
 
 /// A finished run, and its weights as a file elsewhere.
 fn base(scratch: &Scratch) -> (PathBuf, PathBuf) {
-    exits(&scratch.longreach("run", &["seeds=[0]", ONE]), 0);
+    scratch.trains(&["seeds=[0]", ONE]);
     let run = runs(scratch).remove(0);
     let file = scratch.directory.path().join("mine.safetensors");
     std::fs::copy(run.join("weights.safetensors"), &file).unwrap();
@@ -36,7 +36,7 @@ fn a_file_gives_the_numbers_of_the_run_that_wrote_it() {
     let [by_run, by_file] = [&run, &file].map(|place| {
         let scratch = Scratch::with(TINY);
         let arguments = ["seeds=[0]", ONE, &from(place)];
-        exits(&scratch.longreach("run", &arguments), 0);
+        scratch.trains(&arguments);
         scratch
     });
     let both = [&by_run, &by_file].map(|scratch| runs(scratch).remove(0));
@@ -64,13 +64,9 @@ fn a_file_gives_the_numbers_of_the_run_that_wrote_it() {
         jobs[1]["spec"],
         "the record says what its run started from"
     );
-    let verified = longreach()
-        .args(["verify", "--retrain"])
-        .arg(by_file.runs())
-        .output()
-        .unwrap();
+    let verified = command("verify", &by_file.runs(), &["--retrain"]);
     exits(&verified, 0);
-    assert!(stdout(&verified).contains("1 run verified: nothing wrong"));
+    shows(&verified, "1 run verified: nothing wrong");
 }
 
 #[test]
@@ -80,20 +76,15 @@ fn a_changed_file_is_another_run_and_does_not_pass_as_the_first() {
     let warm = Scratch::with(TINY);
     let start = from(&file);
     let arguments = ["seeds=[0, 1]", ONE, &start];
-    exits(&warm.longreach("run", &arguments), 0);
+    warm.trains(&arguments);
     // All seeds start from the same file; so they are seeds of one method.
     assert_eq!(runs(&warm).len(), 2);
-    let again = warm.longreach("run", &arguments);
-    exits(&again, 0);
-    assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));
+    let again = warm.trains(&arguments);
+    says(&again, "0 to do");
     let mut weights = Weights::from_bytes(&std::fs::read(&file).unwrap()).unwrap();
     weights.0.get_mut("embedding").unwrap().values[0] += 1.0;
     std::fs::write(&file, weights.to_bytes().unwrap()).unwrap();
-    let retrained = longreach()
-        .args(["verify", "--retrain"])
-        .arg(warm.runs())
-        .output()
-        .unwrap();
+    let retrained = command("verify", &warm.runs(), &["--retrain"]);
     // Both runs are named, and counted.
     exits(&retrained, 1);
     let text = stdout(&retrained);
@@ -105,7 +96,7 @@ fn a_changed_file_is_another_run_and_does_not_pass_as_the_first() {
     ] {
         assert_eq!(text.matches(part).count(), times, "{part}: {text}");
     }
-    exits(&warm.longreach("run", &arguments), 0);
+    warm.trains(&arguments);
     assert_eq!(runs(&warm).len(), 4, "two runs of each file");
 }
 
@@ -190,6 +181,5 @@ fn files_that_do_not_fit_are_refused_by_tensor() {
     );
     std::fs::remove_file(&file).unwrap();
     let gone = scratch.longreach("check", &["seeds=[0]", ONE, &start]);
-    exits(&gone, 3);
-    assert!(stderr(&gone).contains("mine.safetensors: No such file"));
+    fails(&gone, 3, "mine.safetensors: No such file");
 }

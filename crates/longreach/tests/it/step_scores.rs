@@ -1,7 +1,7 @@
 //! Scores while training: they change nothing of the training, survive every stop bit for bit, and
 //! end with the final evaluation.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, has, longreach, stderr, stdout};
 use experiment::plan;
 use experiment::run::step_scores::restored;
 use records::RunRecord;
@@ -31,7 +31,7 @@ fn steps(record: &RunRecord) -> Vec<u64> {
 #[test]
 fn scores_leave_the_training_as_it_is_and_end_with_the_evaluation() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &SCORED), 0);
+    scratch.trains(&SCORED);
     let (_, scored) = records(&scratch).remove(0);
     assert_eq!(steps(&scored), [2, 4, 6, 7]);
     for at in &scored.train.scores {
@@ -61,10 +61,7 @@ fn scores_leave_the_training_as_it_is_and_end_with_the_evaluation() {
 
     // Without scores: another run of the same training.
     let plain = Scratch::with(TINY);
-    exits(
-        &plain.longreach("run", &[SCORED[0], SCORED[1], SCORED[4]]),
-        0,
-    );
+    plain.trains(&[SCORED[0], SCORED[1], SCORED[4]]);
     let (_, without) = records(&plain).remove(0);
     assert_eq!(without.model, scored.model);
     assert_eq!(without.evals, scored.evals);
@@ -78,20 +75,14 @@ fn scores_leave_the_training_as_it_is_and_end_with_the_evaluation() {
     );
 
     // Scored at a step, the weights are those of a training that ends there, up to the schedule.
-    let output = longreach()
-        .arg("verify")
-        .arg(scratch.runs())
-        .arg("--retrain")
-        .output()
-        .unwrap();
-    exits(&output, 0);
+    exits(&command("verify", &scratch.runs(), &["--retrain"]), 0);
 }
 
 #[test]
 fn all_test_lengths_unless_some_are_named() {
     let scratch = Scratch::with(TINY);
     let arguments = ["seeds=[0]", "eval.every=3"];
-    exits(&scratch.longreach("run", &arguments), 0);
+    scratch.trains(&arguments);
     for (_, record) in records(&scratch) {
         assert_eq!(steps(&record), [3, 6]);
         let rows = &record.train.scores[0].rows;
@@ -112,7 +103,7 @@ fn all_test_lengths_unless_some_are_named() {
 fn the_weights_that_a_run_starts_from_are_not_scored() {
     let scratch = Scratch::with(TINY);
     let one = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"learned\"}]"];
-    exits(&scratch.longreach("run", &one), 0);
+    scratch.trains(&one);
     let started = [
         one[0],
         one[1],
@@ -120,17 +111,12 @@ fn the_weights_that_a_run_starts_from_are_not_scored() {
         "train.start_from=\"runs/tiny\"",
         "eval.every=3",
     ];
-    exits(&scratch.longreach("run", &started), 0);
+    scratch.trains(&started);
     let started = records(&scratch)
         .into_iter()
         .filter(|(_, record)| record.experiment == "started");
     let scored: Vec<_> = started.map(|(_, record)| steps(&record)).collect();
     assert_eq!(scored, [[3, 6]]);
-}
-
-fn run_of(scratch: &Scratch) -> PathBuf {
-    let (record, _) = scratch.records().remove(0);
-    scratch.runs().join(record.parent().unwrap())
 }
 
 /// The job of a run gives the same files where a signal meets it on its way.
@@ -190,8 +176,8 @@ fn stopped_at_any_instant_the_scores_are_the_same() {
         "eval.batch_tokens=64",
     ];
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &arguments), 0);
-    let calm = run_of(&scratch);
+    scratch.trains(&arguments);
+    let calm = scratch.first_run();
     for signal in ["-KILL", "-INT"] {
         same_if_stopped(&scratch, &calm, signal);
     }
@@ -220,10 +206,7 @@ fn scores_that_do_not_fit_beside_the_training_are_skipped() {
     assert!(together > training.max(longest) && together < training + longest);
     let limit = training.max(longest) + 4096;
     let limited = ["--memory-limit", &limit.to_string()];
-    exits(
-        &scratch.longreach("run", &[&SCORED[..], &limited].concat()),
-        0,
-    );
+    scratch.trains(&[&SCORED[..], &limited].concat());
     let (path, record) = records(&scratch).remove(0);
     let status: Vec<_> = record
         .train
@@ -241,25 +224,12 @@ fn scores_that_do_not_fit_beside_the_training_are_skipped() {
             (7, EvalStatus::Ok)
         ]
     );
-    assert!(
-        record.train.scores[0].rows[0]
-            .reason
-            .as_ref()
-            .unwrap()
-            .contains("memory")
-    );
+    let reason = record.train.scores[0].rows[0].reason.as_ref();
+    has(reason.unwrap(), "memory");
     assert!(record.evals.iter().all(|row| row.status == EvalStatus::Ok));
     // With more memory the training is the same.
     let run = scratch.runs().join(path.parent().unwrap());
-    exits(
-        &longreach()
-            .arg("verify")
-            .arg(run)
-            .arg("--retrain")
-            .output()
-            .unwrap(),
-        0,
-    );
+    exits(&command("verify", &run, &["--retrain"]), 0);
 }
 
 #[test]
@@ -316,12 +286,8 @@ fn the_scores_of_a_checkpoint_are_those_of_its_steps() {
     }
     let mut torn = state(2, &[2]);
     torn.scores.pop();
-    assert!(
-        restored(spec, &torn)
-            .unwrap_err()
-            .to_string()
-            .contains("cannot be read")
-    );
+    let error = restored(spec, &torn).unwrap_err().to_string();
+    has(&error, "cannot be read");
 }
 
 #[test]
@@ -348,13 +314,8 @@ fn mistakes_in_every_and_during() {
 #[test]
 fn a_later_evaluation_at_other_lengths_is_verified() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &SCORED), 0);
-    for command in [
-        &["eval", "--lengths", "12"][..],
-        &["verify", "--reevaluate"],
-    ] {
-        let mut program = longreach();
-        program.args(command).arg(scratch.runs().join("tiny"));
-        exits(&program.output().unwrap(), 0);
-    }
+    scratch.trains(&SCORED);
+    let experiment = scratch.runs().join("tiny");
+    exits(&command("eval", &experiment, &["--lengths", "12"]), 0);
+    exits(&command("verify", &experiment, &["--reevaluate"]), 0);
 }

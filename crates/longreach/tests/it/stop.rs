@@ -1,7 +1,7 @@
 //! `train.stop` ends a run that has learned: where scores taken by other means say so, with the bits
 //! of the whole training up to there, and with the same bytes after any stop.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, fails, has, lacks, stderr, stdout};
 use experiment::plan;
 use experiment::run::step_scores::check_stop_scores;
 use experiment::spec::{RunSpec, StopSpec};
@@ -19,17 +19,13 @@ const LEARNING: [&str; 5] = [
 ];
 
 fn recorded(scratch: &Scratch) -> (PathBuf, RunRecord) {
-    let (path, bytes) = scratch.records().remove(0);
-    let directory = scratch.runs().join(path.parent().unwrap());
-    (directory, serde_json::from_slice(&bytes).unwrap())
+    let record = serde_json::from_slice(&scratch.records()[0].1);
+    (scratch.first_run(), record.unwrap())
 }
 
 fn run(arguments: &[&str]) -> (Scratch, PathBuf, RunRecord) {
     let scratch = Scratch::with(TINY);
-    exits(
-        &scratch.longreach("run", &[&LEARNING[..], arguments].concat()),
-        0,
-    );
+    scratch.trains(&[&LEARNING[..], arguments].concat());
     let (directory, record) = recorded(&scratch);
     (scratch, directory, record)
 }
@@ -91,15 +87,9 @@ fn a_run_ends_at_the_first_score_that_is_good_enough() {
     let mean = tail.iter().sum::<f64>() / tail.len() as f64;
     assert_eq!(record.train.final_loss_nats, Some(mean));
     for more in [&["--reevaluate"][..], &["--retrain"]] {
-        let mut verify = longreach();
-        verify.arg("verify").arg(scratch.runs()).args(more);
-        exits(&verify.output().unwrap(), 0);
+        exits(&command("verify", &scratch.runs(), more), 0);
     }
-    let status = longreach()
-        .args(["status", "--json"])
-        .arg(&directory)
-        .output()
-        .unwrap();
+    let status = command("status", &directory, &["--json"]);
     let status: serde_json::Value = serde_json::from_str(&stdout(&status)).unwrap();
     assert_eq!(
         (&status[0]["state"], &status[0]["step"]),
@@ -138,7 +128,7 @@ fn runs_of_one_worker_end_each_at_its_own_step() {
     let scratch = |more: &[&str]| {
         let scratch = Scratch::with(TINY);
         let arguments = [&LEARNING[1..], &["seeds=[0,1,2]", stop], more].concat();
-        exits(&scratch.longreach("run", &arguments), 0);
+        scratch.trains(&arguments);
         scratch
     };
     let (alone, together) = (scratch(&[]), scratch(&["--runs-per-worker", "3"]));
@@ -208,9 +198,7 @@ fn a_stop_may_read_rows_of_all_lengths() {
         ("min_len=0", "a whole number from 1"),
     ] {
         let stop = format!("train.stop={{metric=\"exact_match\",at_least=1.0,every=1,{stop}}}");
-        let refused = scratch.longreach("check", &[&stop]);
-        exits(&refused, 2);
-        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
+        fails(&scratch.longreach("check", &[&stop]), 2, words);
     }
     let text = [
         "task={kind=\"text\"}",
@@ -219,12 +207,7 @@ fn a_stop_may_read_rows_of_all_lengths() {
     ];
     let stop = "train.stop={metric=\"loss_nats\",at_most=1.0,every=1,min_len=1}";
     let refused = scratch.longreach("check", &[&text[..], &[stop]].concat());
-    exits(&refused, 2);
-    assert!(
-        stderr(&refused).contains("for tasks that make their rows"),
-        "{}",
-        stderr(&refused)
-    );
+    fails(&refused, 2, "for tasks that make their rows");
 }
 
 #[test]
@@ -270,11 +253,8 @@ fn the_cost_of_a_run_that_may_end_early_is_an_upper_bound() {
         stdout(&output)
     };
     let text = check(&[stop]);
-    assert!(
-        text.contains("up to 960 tokens trained on, at most about"),
-        "{text}"
-    );
-    assert!(!check(&[]).contains("up to"));
+    has(&text, "up to 960 tokens trained on, at most about");
+    lacks(&check(&[]), "up to");
     let runs = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
     let (with, without) = (runs(&check(&[stop, "--json"])), runs(&check(&["--json"])));
     let run = |plan: &serde_json::Value, key: &str| plan["runs"][0][key].as_u64().unwrap();

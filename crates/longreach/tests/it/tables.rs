@@ -1,7 +1,7 @@
 //! `export --format tables`: what an encoding does, as numbers. python/tests/test_tables.py runs
 //! models with them.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, command, exits, says, stderr};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -11,17 +11,14 @@ fn trained(encoding: &str, more: &[&str]) -> (Scratch, PathBuf) {
     let axes = format!("axes.\"model.pe\"=[{encoding}]");
     let mut arguments = vec!["seeds=[0]", &axes, "model.n_layers=2"];
     arguments.extend(more);
-    exits(&scratch.longreach("run", &arguments), 0);
-    let run = scratch
-        .runs()
-        .join(scratch.records()[0].0.parent().unwrap());
+    scratch.trains(&arguments);
+    let run = scratch.first_run();
     (scratch, run)
 }
 
 fn export(run: &Path, out: &Path, more: &[&str]) -> Output {
-    let mut command = longreach();
-    command.arg("export").arg(run).args(["--format", "tables"]);
-    command.arg("--out").arg(out).args(more).output().unwrap()
+    let tables = ["--format", "tables", "--out", out.to_str().unwrap()];
+    command("export", run, &[&tables[..], more].concat())
 }
 
 /// The shape and the numbers of a tensor.
@@ -64,10 +61,8 @@ fn tables_of_rope_are_its_angles_and_those_of_alibi_its_slopes() {
     // The same bytes again; less of it on request.
     exits(&export(&run, &out, &[]), 0);
     assert_eq!(std::fs::read(&out).unwrap(), file);
-    exits(
-        &export(&run, &out, &["--variant", "yarn", "--lengths", "8"]),
-        0,
-    );
+    let ended = export(&run, &out, &["--variant", "yarn", "--lengths", "8"]);
+    exits(&ended, 0);
     let one = std::fs::read(&out).unwrap();
     let names = SafeTensors::deserialize(&one).unwrap();
     assert!(names.names().iter().all(|name| name.starts_with("yarn.8.")));
@@ -178,11 +173,7 @@ fn what_has_no_tables_is_refused() {
         let output = export(run, &out, options);
         exits(&output, 2);
         for part in parts {
-            assert!(
-                stderr(&output).contains(part),
-                "{part}: {}",
-                stderr(&output)
-            );
+            says(&output, part);
         }
         assert!(!out.exists());
     }
@@ -195,21 +186,12 @@ fn only_exported_files_are_replaced() {
     let before = std::fs::read(&weights).unwrap();
     let refused = export(&run, &weights, &[]);
     exits(&refused, 2);
-    assert!(
-        stderr(&refused).contains("weights.safetensors is there, and holds something else"),
-        "{}",
-        stderr(&refused)
-    );
+    let part = "weights.safetensors is there, and holds something else";
+    says(&refused, part);
     assert!(std::fs::read(&weights).unwrap() == before);
     let out = run.join("tables.safetensors");
     exits(&export(&run, &out, &[]), 0);
     exits(&export(&run, &out, &["--lengths", "8"]), 0);
-    let logits = longreach()
-        .arg("export")
-        .arg(&run)
-        .args(["--format", "logits", "--out"])
-        .arg(&out)
-        .output()
-        .unwrap();
-    exits(&logits, 2);
+    let arguments = ["--format", "logits", "--out", out.to_str().unwrap()];
+    exits(&command("export", &run, &arguments), 2);
 }

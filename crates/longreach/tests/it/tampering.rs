@@ -3,7 +3,8 @@
 #![cfg(unix)]
 
 use crate::common::{
-    ONE, Scratch, TINY, command, exits, longreach, one, read_json, stderr, stdout,
+    ONE, Scratch, TINY, command, exits, fails, has, lacks, one, read_json, says, shows, stderr,
+    stdout,
 };
 use experiment::plan;
 use experiment::run::task::build_task;
@@ -212,11 +213,7 @@ fn numbers_are_held_against_the_plan_where_there_is_no_seal() {
     write(&path, &record);
     let fine = command("verify", &run, &[]);
     exits(&fine, 0);
-    assert!(
-        stdout(&fine).contains("note: record.json has no seal"),
-        "{}",
-        stdout(&fine)
-    );
+    shows(&fine, "note: record.json has no seal");
     for (what, edit, said) in EDITS {
         let mut edited = record.clone();
         edit(&mut edited);
@@ -268,11 +265,7 @@ fn weights_are_scored_again_on_request() {
         .path();
     let fine = command("verify", &run, &["--reevaluate"]);
     exits(&fine, 0);
-    assert!(
-        stdout(&fine).contains("1 later evaluation, scored again"),
-        "{}",
-        stdout(&fine)
-    );
+    shows(&fine, "1 later evaluation, scored again");
     // Possible numbers, and no seal: only the weights know better.
     for path in [run.join("record.json"), evaluation] {
         let whole = read_json(&path);
@@ -283,11 +276,8 @@ fn weights_are_scored_again_on_request() {
         exits(&command("verify", &run, &[]), 0);
         let found = command("verify", &run, &["--reevaluate"]);
         exits(&found, 1);
-        assert!(
-            stdout(&found).contains("trained at ") && stdout(&found).contains(", not 1.25\n"),
-            "{}",
-            stdout(&found)
-        );
+        shows(&found, "trained at ");
+        shows(&found, ", not 1.25\n");
         write(&path, &whole);
     }
     exits(&command("verify", &run, &["--reevaluate"]), 0);
@@ -311,18 +301,11 @@ fn later_evaluations_are_verified_and_an_edited_one_is_made_again() {
     is_wrong(&run, "evals/", "an evaluation");
     is_wrong(&run, "it does not match its seal", "an evaluation");
     let report = command("report", &scratch.runs(), &[]);
-    let said = stderr(&report);
-    assert!(
-        said.contains("warning: records that were changed after they were written"),
-        "{said}"
-    );
+    let part = "warning: records that were changed after they were written";
+    says(&report, part);
     let again = eval();
     exits(&again, 0);
-    assert!(
-        !stderr(&again).contains("evaluated already"),
-        "{}",
-        stderr(&again)
-    );
+    lacks(&stderr(&again), "evaluated already");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
     // Of another run, or under another name.
     let other = path.with_file_name("0123456789abcdef.json");
@@ -340,10 +323,8 @@ fn a_seal_goes_with_the_record_into_a_file_of_many() {
     let gathered = scratch.directory.path().join("all.jsonl");
     let gather = |bins: &[&str]| {
         let out = gathered.to_str().unwrap();
-        exits(
-            &command("gather", &scratch.runs(), &[&["--out", out], bins].concat()),
-            0,
-        );
+        let ended = command("gather", &scratch.runs(), &[&["--out", out], bins].concat());
+        exits(&ended, 0);
         std::fs::read_to_string(&gathered).unwrap()
     };
     let out = scratch.directory.path().join("report");
@@ -352,19 +333,17 @@ fn a_seal_goes_with_the_record_into_a_file_of_many() {
         let text = gather(bins);
         let fine = report();
         exits(&fine, 0);
-        assert!(!stderr(&fine).contains("warning"), "{}", stderr(&fine));
+        lacks(&stderr(&fine), "warning");
         // The order of keys and spaces mean nothing; a number does.
         let mut record: Value = serde_json::from_str(&text).unwrap();
         record.sort_all_objects();
         std::fs::write(&gathered, record.to_string()).unwrap();
-        assert!(!stderr(&report()).contains("changed after they were written"));
+        lacks(&stderr(&report()), "changed after they were written");
         metric(&mut record, "loss_nats")["value"] = json!(1.25);
         std::fs::write(&gathered, record.to_string()).unwrap();
         let said = stderr(&report());
-        assert!(
-            said.contains("warning: records that were changed after they were written"),
-            "{said}"
-        );
+        let part = "warning: records that were changed after they were written";
+        has(&said, part);
     }
 }
 
@@ -379,31 +358,20 @@ fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
     *value = json!(value.as_f64().unwrap() / 2.0);
     write(&path, &halved);
     let refused = command("eval", &run, &["--lengths", "6"]);
-    exits(&refused, 3);
-    let said = stderr(&refused);
-    assert!(said.contains("does not match its seal"), "{said}");
+    fails(&refused, 3, "does not match its seal");
     assert!(!run.join("evals").exists());
     let copy = scratch.directory.path().join("copy.jsonl");
-    let config = scratch.config.to_str().unwrap();
     let of_config = |runs: &str| {
-        let mut program = longreach();
-        program.args(["check", config, "--runs", runs]).args(ONE);
-        program.output().unwrap()
+        let arguments = [&["--runs", runs], &ONE[..]].concat();
+        command("check", &scratch.config, &arguments)
     };
     let runs = scratch.directory.path().join("runs");
     let runs = runs.to_str().unwrap();
     let mut said = vec![stderr(&of_config(runs))];
-    let gathered = command(
-        "gather",
-        &scratch.runs(),
-        &["--out", copy.to_str().unwrap()],
-    );
+    let copy = copy.to_str().unwrap();
+    let gathered = command("gather", &scratch.runs(), &["--out", copy]);
     said.push(stderr(&gathered));
-    said.push(stderr(&command(
-        "compare",
-        &scratch.runs(),
-        &[copy.to_str().unwrap()],
-    )));
+    said.push(stderr(&command("compare", &scratch.runs(), &[copy])));
     said.push(stdout(&command("status", &scratch.runs(), &[])));
     let logits = scratch.directory.path().join("logits");
     let logits = ["--format", "logits", "--out", logits.to_str().unwrap()];
@@ -411,17 +379,13 @@ fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
     exits(&refused, 3);
     said.push(stderr(&refused));
     for said in said {
-        assert!(said.contains("does not match its seal"), "{said}");
+        has(&said, "does not match its seal");
     }
     halved.as_object_mut().unwrap().remove("seal").unwrap();
     write(&path, &halved);
     let scored = command("eval", &run, &["--lengths", "6"]);
     exits(&scored, 0);
-    assert!(
-        stderr(&scored).contains("has no seal"),
-        "{}",
-        stderr(&scored)
-    );
+    says(&scored, "has no seal");
     std::fs::remove_dir_all(run.join("evals")).unwrap();
     let out = scratch.directory.path().join("out");
     let out = out.to_str().unwrap();
@@ -436,22 +400,10 @@ fn what_reads_a_record_says_that_its_seal_is_missing_or_does_not_fit() {
     }
     let exported = command("export", &run, &logits);
     exits(&exported, 0);
-    assert!(
-        stderr(&exported).contains("has no seal"),
-        "{}",
-        stderr(&exported)
-    );
-    let checked = of_config(runs);
-    assert!(stderr(&checked).contains(said), "{}", stderr(&checked));
-    let again = scratch.longreach("run", &ONE);
-    exits(&again, 0);
-    assert!(stderr(&again).contains(said), "{}", stderr(&again));
-    let status = command("status", &scratch.runs(), &[]);
-    assert!(
-        stdout(&status).contains("has no seal"),
-        "{}",
-        stdout(&status)
-    );
+    says(&exported, "has no seal");
+    says(&of_config(runs), said);
+    says(&scratch.trains(&ONE), said);
+    shows(&command("status", &scratch.runs(), &[]), "has no seal");
 }
 
 #[test]
@@ -464,23 +416,13 @@ fn eval_refuses_a_job_and_a_record_that_are_not_those_of_the_run() {
     changed["spec"]["model"]["pe"]["base"] = json!(10.0);
     write(&job, &changed);
     let output = command("eval", &run, &["--lengths", "6"]);
-    exits(&output, 3);
-    assert!(
-        stderr(&output).contains("its spec is not that of run"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 3, "its spec is not that of run");
     write(&job, &whole);
     let mut changed = read_json(&record);
     changed["run_id"] = json!("0123456789abcdef");
     write(&record, &changed);
     let output = command("eval", &run, &["--lengths", "6"]);
-    exits(&output, 3);
-    assert!(
-        stderr(&output).contains("record.json is of run 0123456789abcdef"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 3, "record.json is of run 0123456789abcdef");
     assert!(!files(&run), "something was evaluated");
 }
 
@@ -589,34 +531,16 @@ fn a_record_of_a_newer_version_is_never_replaced_and_a_damaged_one_not_in_silenc
         command("worker", &run, &[]),
         command("eval", &run, &["--lengths", "6"]),
     ] {
-        exits(&output, 3);
-        let said = stderr(&output);
-        assert!(
-            said.contains("schema 2 is newer than this binary's 1"),
-            "{said}"
-        );
+        fails(&output, 3, "schema 2 is newer than this binary's 1");
     }
     assert_eq!(std::fs::read(&path).unwrap(), kept);
     let status = command("status", &scratch.runs(), &["--json"]);
-    assert!(
-        stdout(&status).contains("\"state\": \"unreadable\""),
-        "{}",
-        stdout(&status)
-    );
+    shows(&status, "\"state\": \"unreadable\"");
     std::fs::write(&path, "{").unwrap();
-    let status = command("status", &scratch.runs(), &[]);
-    assert!(
-        stdout(&status).contains("1 unreadable"),
-        "{}",
-        stdout(&status)
-    );
+    shows(&command("status", &scratch.runs(), &[]), "1 unreadable");
     let again = sweep();
     exits(&again, 0);
-    assert!(
-        stderr(&again).contains("note: RoPE, seed 0 is trained again: "),
-        "{}",
-        stderr(&again)
-    );
+    says(&again, "note: RoPE, seed 0 is trained again: ");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
 }
 
@@ -632,10 +556,8 @@ fn a_run_without_its_job_is_reported_and_mended() {
     );
     let status = command("status", &scratch.runs(), &[]);
     exits(&status, 0);
-    assert!(stdout(&status).contains("1 stale"), "{}", stdout(&status));
-    let again = scratch.longreach("run", &ONE);
-    exits(&again, 0);
-    assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));
+    shows(&status, "1 stale");
+    says(&scratch.trains(&ONE), "0 to do");
     assert_eq!(std::fs::read(run.join("job.json")).unwrap(), job);
     exits(&command("verify", &scratch.runs(), &[]), 0);
 }
@@ -656,22 +578,17 @@ fn a_run_that_pytorch_trained_is_called_that() {
     write(&run.join("record.json"), &record);
     let verified = command("verify", &scratch.runs(), &[]);
     exits(&verified, 0);
-    assert!(
-        stdout(&verified).contains("note: trained in PyTorch by longreach.bench"),
-        "{}",
-        stdout(&verified)
-    );
+    shows(&verified, "note: trained in PyTorch by longreach.bench");
     let report = command("report", &scratch.runs(), &[]);
     exits(&report, 0);
     let told = stderr(&report);
     let said = "1 of 1 record trained in PyTorch by longreach.bench";
-    assert!(
-        told.contains(said) && !told.contains("edited by hand") && !told.contains("before seals"),
-        "{told}"
-    );
+    has(&told, said);
+    lacks(&told, "edited by hand");
+    lacks(&told, "before seals");
     let status = stdout(&command("status", &scratch.runs(), &[]));
     for said in ["Slope (pytorch 2.9.0)", "trained in PyTorch", "1 done"] {
-        assert!(status.contains(said), "{status}");
+        has(&status, said);
     }
     exits(&command("status", &scratch.runs(), &["--watch"]), 0);
     let id = run.file_name().unwrap().to_str().unwrap();
@@ -681,20 +598,13 @@ fn a_run_that_pytorch_trained_is_called_that() {
         &scratch.runs().join("tiny"),
     ] {
         let eval = command("eval", place, &["--lengths", "16"]);
-        exits(&eval, 3);
-        let said = stderr(&eval);
-        assert!(said.contains("was trained in PyTorch"), "{said}");
+        fails(&eval, 3, "was trained in PyTorch");
         if !place.exists() {
             continue;
         }
         let from = format!("train.start_from={:?}", place.display().to_string());
         let check = scratch.longreach("check", &["seeds=[0]", &from]);
-        exits(&check, 3);
-        let said = stderr(&check);
-        assert!(
-            said.contains("longreach.bench, which keeps no weights"),
-            "{said}"
-        );
+        fails(&check, 3, "longreach.bench, which keeps no weights");
     }
     let renamed = run.with_file_name("0123456789abcdef");
     std::fs::rename(&run, &renamed).unwrap();
@@ -709,34 +619,24 @@ fn an_experiment_that_moved_is_evaluated_and_verified() {
     );
     let scratch = Scratch::with(&text);
     let corpus: String = (0..4000).map(|line| format!("{line} and more\n")).collect();
-    std::fs::write(scratch.directory.path().join("corpus.txt"), corpus).unwrap();
-    exits(&scratch.longreach("run", &ONE), 0);
+    scratch.write("corpus.txt", corpus);
+    scratch.trains(&ONE);
     let moved = Scratch::with("");
     let new = moved.directory.path();
     for name in ["x.toml", "corpus.txt", "runs"] {
         std::fs::remove_file(new.join(name)).ok();
         std::fs::rename(scratch.directory.path().join(name), new.join(name)).unwrap();
     }
-    let run = moved.runs().join(moved.records()[0].0.parent().unwrap());
+    let run = moved.first_run();
     let eval = |more: &[&str]| command("eval", &run, &[&["--lengths", "6"], more].concat());
-    let output = eval(&[]);
-    exits(&output, 3);
-    assert!(
-        stderr(&output).contains("also take --config-dir"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&eval(&[]), 3, "also take --config-dir");
     is_wrong(&run, "also take --config-dir", "moved");
     let here = new.to_str().unwrap();
-    exits(
-        &command("verify", &run, &["--config-dir", here, "--retrain"]),
-        0,
-    );
+    let ended = command("verify", &run, &["--config-dir", here, "--retrain"]);
+    exits(&ended, 0);
     exits(&eval(&["--config-dir", here]), 0);
     // A sweep from the new place writes it down, and trains nothing.
-    let again = moved.longreach("run", &ONE);
-    exits(&again, 0);
-    assert!(stderr(&again).contains("0 to do"), "{}", stderr(&again));
+    says(&moved.trains(&ONE), "0 to do");
     exits(&command("verify", &run, &[]), 0);
     exits(&command("eval", &run, &["--lengths", "7"]), 0);
 }
@@ -747,24 +647,19 @@ fn lost_weights_are_noticed_and_the_way_back_is_named() {
     std::fs::remove_file(run.join("weights.safetensors")).unwrap();
     let said = stderr(&scratch.longreach("run", &ONE));
     let note = "note: 1 recorded run without weights, which `eval` and `export` need: RoPE, seed 0";
-    assert!(said.contains("0 to do") && said.contains(note), "{said}");
-    let status = longreach().arg("status").arg(&run).output().unwrap();
-    let said = stdout(&status);
-    assert!(said.contains("its weights are missing"), "{said}");
+    has(&said, "0 to do");
+    has(&said, note);
+    shows(&command("status", &run, &[]), "its weights are missing");
     let help = format!(
         "to train the run again, remove {} and run its config",
         run.display()
     );
     is_wrong(&run, &help, "lost weights");
-    let refused = command("eval", &run, &["--lengths", "5"]);
-    exits(&refused, 3);
-    assert!(stderr(&refused).contains(&help), "{}", stderr(&refused));
+    fails(&command("eval", &run, &["--lengths", "5"]), 3, &help);
     // It leads there.
     std::fs::remove_dir_all(&run).unwrap();
     let said = stderr(&scratch.longreach("run", &ONE));
-    assert!(
-        said.contains("1 to do") && !said.contains("without weights"),
-        "{said}"
-    );
+    has(&said, "1 to do");
+    lacks(&said, "without weights");
     assert!(run.join("weights.safetensors").exists());
 }

@@ -1,30 +1,17 @@
 //! What commands print, as snapshots: a change of a text is reviewed like a change of code.
 //! `INSTA_UPDATE=always` writes them.
 
-use crate::common::{Scratch, TINY, exits, longreach};
+use crate::common::{ONE, Scratch, TINY, longreach, words};
 use std::path::Path;
 
 /// Command lines with what they print and their exit codes, run in `place`.
-fn transcript(place: &Path, commands: &[&[&str]]) -> String {
+fn transcript(place: &Path, commands: &str) -> String {
     let mut text = String::new();
-    for arguments in commands {
-        let output = longreach()
-            .args(*arguments)
-            .current_dir(place)
-            .output()
-            .unwrap();
-        let quoted: Vec<String> = arguments
-            .iter()
-            .map(|word| {
-                let plain = !word.is_empty() && !word.contains([' ', '"', '{', '*']);
-                if plain {
-                    (*word).to_owned()
-                } else {
-                    format!("'{word}'")
-                }
-            })
-            .collect();
-        text.push_str(&format!("$ longreach {}\n", quoted.join(" ")));
+    for line in commands.trim().lines() {
+        let mut program = longreach();
+        program.args(words(line)).current_dir(place);
+        let output = program.output().unwrap();
+        text.push_str(&format!("$ longreach {line}\n"));
         for bytes in [&output.stdout, &output.stderr] {
             text.push_str(&String::from_utf8_lossy(bytes));
         }
@@ -69,147 +56,99 @@ fn seconds(line: &str) -> String {
 #[test]
 fn lists() {
     let place = tempfile::tempdir().unwrap();
-    let commands: &[&[&str]] = &[
-        &["list", "encodings"],
-        &["list", "tasks"],
-        &["list", "configs"],
-    ];
+    let commands = "
+list encodings
+list tasks
+list configs
+";
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 
 #[test]
 fn inspections() {
     let place = tempfile::tempdir().unwrap();
-    let commands: &[&[&str]] = &[
-        &["inspect", "rope", "base=500000", "--positions", "0,1,4095"],
-        &[
-            "inspect",
-            "rope",
-            "scaling={kind=\"yarn\",factor=8}",
-            "--seq-len",
-            "4096",
-        ],
-        &["inspect", "alibi", "n_heads=12"],
-        &["inspect", "sinusoidal", "d_model=8", "--positions", "0,1,2"],
-        &["inspect", "alibi", "factor=4"],
-        &["inspect", "kerple"],
-        &["inspect", "axial_rope", "mode=\"interleaved\""],
-        &["inspect", "pope", "head_dim=4"],
-        &["inspect", "t5"],
-        &["inspect", "deberta", "max_distance=40", "buckets=8"],
-        &["inspect", "rerope", "leak=16"],
-        &["inspect", "self_extend", "--seq-len", "2048"],
-        &[
-            "inspect",
-            "dual_chunk",
-            "--train-len",
-            "64",
-            "--seq-len",
-            "256",
-        ],
-        &["inspect", "log_scaling", "--seq-len", "4096"],
-        &["inspect", "hard_alibi"],
-        &["inspect", "xpos"],
-    ];
+    let commands = r#"
+inspect rope base=500000 --positions 0,1,4095
+inspect rope 'scaling={kind="yarn",factor=8}' --seq-len 4096
+inspect alibi n_heads=12
+inspect sinusoidal d_model=8 --positions 0,1,2
+inspect alibi factor=4
+inspect kerple
+inspect axial_rope 'mode="interleaved"'
+inspect pope head_dim=4
+inspect t5
+inspect deberta max_distance=40 buckets=8
+inspect rerope leak=16
+inspect self_extend --seq-len 2048
+inspect dual_chunk --train-len 64 --seq-len 256
+inspect log_scaling --seq-len 4096
+inspect hard_alibi
+inspect xpos
+"#;
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 
 #[test]
 fn mistakes_of_inspections() {
     let place = tempfile::tempdir().unwrap();
-    let commands: &[&[&str]] = &[
-        &["inspect", "rpoe"],
-        &["inspect", "rope", "bsae=1"],
-        &["inspect", "rope", "base=\"x\""],
-        &["inspect", "rope", "base=0.5"],
-        &["inspect", "rope", "base"],
-        &["inspect", "rope", "kind=alibi"],
-        &["inspect", "stack"],
-        &["inspect", "rope", "n_heads=5", "d_model=64"],
-        &["inspect", "rope", "--positions", "0,,1"],
-        &["inspect", "rope", "--positions", "x"],
-        &["inspect", "rope", "--positions", "-1"],
-        &["inspect", "rope", "--seq-len", "0"],
-        &["inspect", "learned", "max_position=8", "--positions", "8"],
-        &["inspect", "learned", "max_position=8", "--positions", "0.5"],
-        &[
-            "inspect",
-            "by_layer",
-            "parts=[{kind=\"rope\"}]",
-            "pattern=[0,1]",
-        ],
-        &[
-            "inspect",
-            "by_layer",
-            "parts=[{kind=\"rope\"},{kind=\"nope\"}]",
-            "pattern=[0]",
-        ],
-        &["inspect", "by_layer", "parts=[]", "pattern=[]"],
-        &["inspect", "dape"],
-        &["inspect", "dape", "part={kind=\"rope\",base=0.5}"],
-        &["inspect", "dape", "part={kind=\"rope\"}", "kernel=2"],
-        &["inspect", "string", "shift=4", "window=5"],
-        &["inspect", "dual_chunk", "chunk_size=4", "local_window=4"],
-        &["inspect", "log_scaling", "init_scale=1"],
-        &["inspect", "grape_ap", "width=3"],
-        &["inspect", "mobius", "fraction=2"],
-        &["inspect", "fope", "pad=\"zero\""],
-        &["inspect", "rope", "scaling={kind=\"evq_cosh\",tau=-1}"],
-        &[
-            "inspect",
-            "rope",
-            "scaling={kind=\"mrrope\",beta_fast=1,beta_slow=2}",
-        ],
-    ];
+    let commands = r#"
+inspect rpoe
+inspect rope bsae=1
+inspect rope 'base="x"'
+inspect rope base=0.5
+inspect rope base
+inspect rope kind=alibi
+inspect stack
+inspect rope n_heads=5 d_model=64
+inspect rope --positions 0,,1
+inspect rope --positions x
+inspect rope --positions -1
+inspect rope --seq-len 0
+inspect learned max_position=8 --positions 8
+inspect learned max_position=8 --positions 0.5
+inspect by_layer 'parts=[{kind="rope"}]' pattern=[0,1]
+inspect by_layer 'parts=[{kind="rope"},{kind="nope"}]' pattern=[0]
+inspect by_layer parts=[] pattern=[]
+inspect dape
+inspect dape 'part={kind="rope",base=0.5}'
+inspect dape 'part={kind="rope"}' kernel=2
+inspect string shift=4 window=5
+inspect dual_chunk chunk_size=4 local_window=4
+inspect log_scaling init_scale=1
+inspect grape_ap width=3
+inspect mobius fraction=2
+inspect fope 'pad="zero"'
+inspect rope 'scaling={kind="evq_cosh",tau=-1}'
+inspect rope 'scaling={kind="mrrope",beta_fast=1,beta_slow=2}'
+"#;
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 
 #[test]
 fn exports_and_their_mistakes() {
     let place = tempfile::tempdir().unwrap();
-    let commands: &[&[&str]] = &[
-        &["export-rows", "copy", "--length", "3", "--rows", "2"],
-        &[
-            "export-rows",
-            "parity",
-            "--length",
-            "4",
-            "--rows",
-            "1",
-            "--test",
-        ],
-        &["export-rows", "copi"],
-        &["export-rows", "copy", "alphabte=4"],
-        &["export-rows", "copy", "alphabet=0"],
-        &["export-rows", "copy", "--length", "0"],
-        &["export-rows", "copy", "--rows", "0"],
-        &[
-            "export-rows",
-            "copy",
-            "test_rows=2",
-            "--test",
-            "--rows",
-            "3",
-        ],
-        &["export-rows", "copy", "--test", "--step", "1"],
-        &["export-rows", "text", "files=[\"nowhere.txt\"]"],
-    ];
+    let commands = r#"
+export-rows copy --length 3 --rows 2
+export-rows parity --length 4 --rows 1 --test
+export-rows copi
+export-rows copy alphabte=4
+export-rows copy alphabet=0
+export-rows copy --length 0
+export-rows copy --rows 0
+export-rows copy test_rows=2 --test --rows 3
+export-rows copy --test --step 1
+export-rows text 'files=["nowhere.txt"]'
+"#;
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 
 #[test]
 fn a_plan() {
     let scratch = Scratch::with(TINY);
-    let commands: &[&[&str]] = &[
-        &["check", "x.toml"],
-        &[
-            "check",
-            "x.toml",
-            "seeds=[0]",
-            "axes.\"model.pe\"=[{kind=\"rope\"}]",
-            "--json",
-        ],
-    ];
+    let commands = r#"
+check x.toml
+check x.toml seeds=[0] 'axes."model.pe"=[{kind="rope"}]' --json
+"#;
     insta::assert_snapshot!(transcript(scratch.directory.path(), commands));
 }
 
@@ -218,102 +157,70 @@ fn commands_without_anything_to_work_on() {
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(place.path().join("empty")).unwrap();
     std::fs::write(place.path().join("x.toml"), TINY).unwrap();
-    let commands: &[&[&str]] = &[
-        &["run", "nowhere.toml"],
-        &["run", "x.toml", "--device", "tpu"],
-        &["run", "x.toml", "--device", "cpu:1"],
-        &["run", "x.toml", "--device", "cuda"],
-        &["run", "x.toml", "--checkpoint-every", "often"],
-        &["run", "x.toml", "--memory-limit", "much"],
-        &["run", "x.toml", "--memory-limit", "1KiB"],
-        &["run", "x.toml", "--jobs", "0"],
-        &["status"],
-        &["status", "empty"],
-        &["verify", "empty"],
-        &["report", "nowhere"],
-        &["report", "empty"],
-        &["report", "empty", "--format", "doc"],
-        &["gather", "empty", "--out", "x.jsonl"],
-        &["compare", "nowhere", "empty"],
-        &["compare", "empty", "empty"],
-        &["export", "empty", "--format", "tensorboard", "--out", "x"],
-        &["export", "empty", "--format", "excel", "--out", "x"],
-        &[
-            "export",
-            "empty",
-            "--format",
-            "tensorboard",
-            "--out",
-            "x",
-            "--lengths",
-            "8",
-        ],
-        &["verify", "empty", "--device", "wgpu"],
-        &["report", "empty", "--title", ""],
-        &["eval", "nowhere"],
-        &["eval", "empty"],
-        &["eval", "empty", "--lengths", "0"],
-        &["worker", "empty"],
-    ];
+    let commands = "
+run nowhere.toml
+run x.toml --device tpu
+run x.toml --device cpu:1
+run x.toml --device cuda
+run x.toml --checkpoint-every often
+run x.toml --memory-limit much
+run x.toml --memory-limit 1KiB
+run x.toml --jobs 0
+status
+status empty
+verify empty
+report nowhere
+report empty
+report empty --format doc
+gather empty --out x.jsonl
+compare nowhere empty
+compare empty empty
+export empty --format tensorboard --out x
+export empty --format excel --out x
+export empty --format tensorboard --out x --lengths 8
+verify empty --device wgpu
+report empty --title ''
+eval nowhere
+eval empty
+eval empty --lengths 0
+worker empty
+";
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
 
 #[test]
 fn a_trained_experiment() {
     let scratch = Scratch::with(TINY);
-    let one = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
-    exits(&scratch.longreach("run", &one), 0);
+    scratch.trains(&ONE);
     let place = scratch.directory.path();
-    let commands: &[&[&str]] = &[
-        &["run", "x.toml", one[0], one[1]],
-        &["status"],
-        &["verify"],
-        &["compare", "runs", "runs"],
-        &["compare", "runs", "runs", "--metric", "speed"],
-        &["export", "runs", "--format", "tensorboard", "--out", "logs"],
-        &[
-            "export",
-            "runs/tiny",
-            "--format",
-            "logits",
-            "--out",
-            "l.safetensors",
-        ],
-        &["report", "runs/tiny"],
-        &["report", "runs/tiny", "--baseline", "alibi"],
-        &["report", "runs/tiny", "--config", "nothing"],
-        &["report", "runs", "--config", "x.toml"],
-        &["gather", "runs/tiny", "--out", "records.jsonl"],
-        &["eval", "runs/tiny", "--lengths", "4,4"],
-        &["eval", "runs/tiny", "--where", "pe"],
-        &["eval", "runs/tiny", "--where", "pe=alibi"],
-        &["eval", "runs/tiny", "--where", "base=3"],
-        &["eval", "runs/tiny", "--last-tokens", "2"],
-        &["eval", "runs/tiny", "--variant", "scaling = 3"],
-        &[
-            "eval",
-            "runs/tiny",
-            "--variant",
-            "scaling = { kind = \"yran\" }",
-        ],
-        &["eval", "runs/tiny", "--variant", "kind = \"learned\""],
-        &["eval", "runs/tiny", "--variant", ""],
-        &["eval", "runs/tiny", "--variant", "name = \"\""],
-        &[
-            "eval",
-            "runs/tiny",
-            "--variant",
-            "add = { kind = \"rope\" }",
-        ],
-        &[
-            "eval",
-            "runs/tiny",
-            "--variant",
-            "add = { kind = \"window\", size = 0 }",
-        ],
-        &["eval", "runs/zzzz"],
-        &["eval", "runs"],
-    ];
+    let commands = r#"
+run x.toml seeds=[0] 'axes."model.pe"=[{kind="rope"}]'
+status
+verify
+compare runs runs
+compare runs runs --metric speed
+export runs --format tensorboard --out logs
+export runs/tiny --format logits --out l.safetensors
+report runs/tiny
+report runs/tiny --baseline alibi
+report runs/tiny --config nothing
+report runs --config x.toml
+gather runs/tiny --out records.jsonl
+eval runs/tiny --lengths 4,4
+eval runs/tiny --where pe
+eval runs/tiny --where pe=alibi
+eval runs/tiny --where base=3
+eval runs/tiny --last-tokens 2
+eval runs/tiny --variant 'scaling = 3'
+eval runs/tiny --variant 'scaling = { kind = "yran" }'
+eval runs/tiny --variant 'kind = "learned"'
+eval runs/tiny --variant ''
+eval runs/tiny --variant 'name = ""'
+eval runs/tiny --variant 'add = { kind = "rope" }'
+eval runs/tiny --variant 'add = { kind = "window", size = 0 }'
+eval runs/zzzz
+eval runs
+"#;
     insta::assert_snapshot!(transcript(place, commands));
 }
 

@@ -2,7 +2,9 @@
 //! held or fail beside each other. How they train as one model: `side_by_side`.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
+use crate::common::{
+    Scratch, TINY, exits, fails, has, lacks, longreach, says, stderr, stdout, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -30,7 +32,7 @@ fn runs(scratch: &Scratch) -> Vec<PathBuf> {
 /// A sweep whose runs are trained alone.
 fn alone(config: &str, overrides: &[&str]) -> Scratch {
     let scratch = Scratch::with(config);
-    exits(&scratch.longreach("run", overrides), 0);
+    scratch.trains(overrides);
     scratch
 }
 
@@ -51,16 +53,9 @@ fn same(one: &Scratch, other: &Scratch) {
 
 /// Starts a sweep whose runs are trained together.
 fn start(scratch: &Scratch, overrides: &[&str]) -> Child {
-    let mut program = longreach();
-    program
-        .arg("run")
-        .arg(&scratch.config)
-        .args(overrides)
-        .args(TOGETHER)
-        .args(["--checkpoint-every", "20", "--runs"])
-        .arg(scratch.runs())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let every = ["--checkpoint-every", "20"];
+    let mut program = scratch.program("run", &[overrides, &TOGETHER, &every].concat());
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
     program.spawn().unwrap()
 }
 
@@ -129,8 +124,7 @@ fn records_are_those_of_runs_alone() {
     ];
     let calm = alone(TINY, &overrides);
     let scratch = Scratch::with(TINY);
-    let output = scratch.longreach("run", &[&overrides[..], &TOGETHER].concat());
-    exits(&output, 0);
+    let output = scratch.trains(&[&overrides[..], &TOGETHER].concat());
     same(&calm, &scratch);
     let said = stderr(&output);
     // Two groups of three rotary runs, and one of the learned ones.
@@ -143,11 +137,7 @@ fn records_are_those_of_runs_alone() {
     assert_eq!(runs(&scratch).len(), 9);
     // What is recorded is left as it is.
     let again = scratch.longreach("run", &[&overrides[..], &TOGETHER].concat());
-    assert!(
-        stderr(&again).contains("9 recorded already"),
-        "{}",
-        stderr(&again)
-    );
+    says(&again, "9 recorded already");
 }
 
 #[test]
@@ -163,11 +153,8 @@ fn runs_of_a_text_share_it() {
         let text: String = (0..200)
             .map(|i| format!("line {} of {}\n", i % 7, i % 5))
             .collect();
-        std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
-        exits(
-            &scratch.longreach("run", &[&overrides[..], arguments].concat()),
-            0,
-        );
+        scratch.write("a.txt", text);
+        scratch.trains(&[&overrides[..], arguments].concat());
         scratch
     };
     same(&sweep(&[]), &sweep(&TOGETHER));
@@ -178,19 +165,12 @@ fn a_killed_worker_fails_all_its_runs_and_each_resumes() {
     let calm = alone(TINY, &LONG);
     let (scratch, sweep, worker) = met(&LONG);
     kill_process(worker, Signal::KILL).unwrap();
-    let output = sweep.wait_with_output().unwrap();
-    exits(&output, 1);
-    let said = stderr(&output);
-    assert!(said.contains("2 of 2 runs failed"), "{said}");
+    fails(&sweep.wait_with_output().unwrap(), 1, "2 of 2 runs failed");
     for run in runs(&scratch) {
         assert!(!run.join("record.json").exists() && run.join("error.txt").exists());
     }
     let again = finish(&scratch, &[&LONG[..], &["--retry", "failed"]].concat());
-    assert!(
-        stderr(&again).contains("resumes at step"),
-        "{}",
-        stderr(&again)
-    );
+    says(&again, "resumes at step");
     same(&calm, &scratch);
 }
 
@@ -208,7 +188,7 @@ fn a_signal_saves_every_run_that_has_begun() {
         let [begun, waiting] = ["stopped after step", "stopped before training"]
             .map(|what| said.matches(what).count());
         assert!(begun > 0 && begun + waiting == 2, "{said}");
-        assert!(!said.contains("FAILED"), "{said}");
+        lacks(&said, "FAILED");
         let saved = runs(&scratch)
             .iter()
             .filter(|run| has_checkpoint(run))
@@ -241,15 +221,10 @@ fn a_signal_during_evaluation_leaves_runs_trained() {
     let output = sweep.wait_with_output().unwrap();
     exits(&output, 143);
     let said = stderr(&output);
-    assert!(said.contains("stopped during evaluation"), "{said}");
-    assert!(!said.contains("FAILED"), "{said}");
+    has(&said, "stopped during evaluation");
+    lacks(&said, "FAILED");
     assert!(runs(&scratch).iter().any(|run| has_checkpoint(run)));
-    let again = finish(&scratch, &overrides);
-    assert!(
-        stderr(&again).contains("resumes at step 6 of 6"),
-        "{}",
-        stderr(&again)
-    );
+    says(&finish(&scratch, &overrides), "resumes at step 6 of 6");
     same(&calm, &scratch);
 }
 
@@ -266,16 +241,15 @@ fn a_run_that_diverges_leaves_the_others_going_on() {
     let calm = alone(TINY, &overrides);
     let scratch = Scratch::with(TINY);
     let together = [&overrides[..], &["--runs-per-worker", "4"]].concat();
-    exits(&scratch.longreach("run", &together), 0);
+    scratch.trains(&together);
     same(&calm, &scratch);
     let diverged = || {
         let of = |run: &PathBuf| run.join("diverged.json").exists();
         runs(&scratch).iter().filter(|run| of(run)).count()
     };
     assert_eq!(diverged(), 2, "a learning rate of 1e9 must diverge");
-    let output = scratch.longreach("run", &[&together[..], &["--retry", "diverged"]].concat());
-    exits(&output, 0);
-    assert!(stderr(&output).contains("2 to do"), "{}", stderr(&output));
+    let output = scratch.trains(&[&together[..], &["--retry", "diverged"]].concat());
+    says(&output, "2 to do");
     assert_eq!(diverged(), 2);
     same(&calm, &scratch);
 }
@@ -297,7 +271,7 @@ fn the_others_go_on_without_a_run_that_is_held() {
     drop(lock);
     let output = sweep.wait_with_output().unwrap();
     exits(&output, 0);
-    assert!(!stderr(&output).contains("FAILED"), "{}", stderr(&output));
+    lacks(&stderr(&output), "FAILED");
     same(&calm, &scratch);
 }
 
@@ -330,14 +304,10 @@ fn a_worker_names_the_runs_that_it_cannot_run_and_records_the_others() {
     let left = |line: &&str| line.contains("\"event\":\"left\"");
     let left: Vec<&str> = said.lines().filter(left).collect();
     assert_eq!(left.len(), 2, "{said}");
-    assert!(
-        left[0].contains("\"exit\":4") && left[0].contains("is held by"),
-        "{said}"
-    );
-    assert!(
-        left[1].starts_with("{\"run\":1") && left[1].contains("\"exit\":3"),
-        "{said}"
-    );
+    has(left[0], "\"exit\":4");
+    has(left[0], "is held by");
+    has(left[1], "\"exit\":3");
+    assert!(left[1].starts_with("{\"run\":1"), "{said}");
     assert!(fresh[2].join("record.json").exists());
     drop(lock);
     std::fs::write(&job, text).unwrap();
@@ -354,7 +324,7 @@ fn runs_that_do_not_fit_together_are_trained_in_smaller_groups() {
         let scratch = Scratch::with(TINY);
         let more = ["--memory-limit", limit, "--jobs", "1"];
         let arguments = [&overrides[..], &TOGETHER, &more].concat();
-        exits(&scratch.longreach("run", &arguments), 0);
+        scratch.trains(&arguments);
         same(&calm, &scratch);
     }
 }
@@ -371,11 +341,9 @@ fn a_checkpoint_that_cannot_be_written_ends_its_run_and_says_why() {
     std::fs::create_dir_all(&broken).unwrap();
     std::fs::write(broken.join("checkpoints"), "in the way").unwrap();
     let output = start(&scratch, &overrides).wait_with_output().unwrap();
-    exits(&output, 6);
-    let said = stderr(&output);
-    assert!(said.contains("1 of 3 runs failed"), "{said}");
+    fails(&output, 6, "1 of 3 runs failed");
     let error = std::fs::read_to_string(broken.join("error.txt")).unwrap();
-    assert!(error.contains("checkpoints"), "{error}");
+    has(&error, "checkpoints");
     assert_eq!(
         scratch.records().len(),
         2,

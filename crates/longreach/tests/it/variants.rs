@@ -1,10 +1,12 @@
 //! Variants add encodings to the trained one, and dropping it is noted.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, cases, command, exits, has, lacks, says, stderr, stdout};
 use experiment::plan;
 use experiment::plan::planner::Plan;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+
+const ROPE: &str = "{ kind = \"rope\" }";
 
 /// TINY with other variants, and one encoding unless an axis gives others.
 fn config(variants: &str, encodings: &str) -> String {
@@ -55,13 +57,7 @@ fn records(scratch: &Scratch) -> Vec<(String, PathBuf, Value)> {
 
 /// Runs `longreach eval RUN ARGUMENTS --json`: the record, and what was said.
 fn eval(run: &Path, arguments: &[&str]) -> (Value, String) {
-    let output = longreach()
-        .arg("eval")
-        .arg(run)
-        .args(arguments)
-        .arg("--json")
-        .output()
-        .unwrap();
+    let output = command("eval", run, &[arguments, &["--json"]].concat());
     exits(&output, 0);
     (
         serde_json::from_str(&stdout(&output)).unwrap(),
@@ -73,12 +69,12 @@ fn eval(run: &Path, arguments: &[&str]) -> (Value, String) {
 fn an_addition_is_the_same_run_as_the_stack_written_out() {
     for (trained, short, long) in [
         (
-            "{ kind = \"rope\" }",
+            ROPE,
             "add = { kind = \"window\", size = 3, sinks = 1 }",
             "{ kind = \"rope\" }, { kind = \"window\", size = 3, sinks = 1 }",
         ),
         (
-            "{ kind = \"rope\" }",
+            ROPE,
             "add = { sinks = 1, kind = \"window\" }",
             "{ kind = \"rope\" }, { kind = \"window\", sinks = 1 }",
         ),
@@ -145,18 +141,12 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
         + &variant("narrow", "add = { kind = \"window\", size = 3, sinks = 1 }")
         + &variant("alone", "set = { kind = \"window\", size = 3, sinks = 1 }");
     let scratch = Scratch::with(&config(&variants, TRAINED));
-    exits(
-        &scratch.longreach(
-            "run",
-            &[
-                "seeds=[0]",
-                "train.steps=30",
-                "train.lr=3e-2",
-                "model.n_layers=2",
-            ],
-        ),
-        0,
-    );
+    scratch.trains(&[
+        "seeds=[0]",
+        "train.steps=30",
+        "train.lr=3e-2",
+        "model.n_layers=2",
+    ]);
     let records = records(&scratch);
     assert_eq!(records.len(), 9);
     for (label, run, record) in &records {
@@ -191,7 +181,7 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
                 "{label} at {length}"
             );
         }
-        assert!(!said.contains("without the trained"), "{said}");
+        lacks(&said, "without the trained");
     }
     let (_, run, record) = records.iter().find(|(label, ..)| label == "rope").unwrap();
     // The stack written out has the very numbers, from a file too, which may be restricted.
@@ -237,20 +227,14 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
         4,
         "`filed` is not for alibi"
     );
-    assert!(
-        said.contains("`filed` is left out") && said.contains("alibi"),
-        "{said}"
-    );
+    has(&said, "`filed` is left out");
+    has(&said, "alibi");
     let dropped = "variant `window` evaluates without the trained `alibi`: `set` with `kind` \
                    replaces it; write add = { kind = \"window\" }";
-    assert!(said.contains(dropped), "{said}");
+    has(&said, dropped);
 }
 
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story: every step builds on the one before"
-)]
 fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
     let window = variant("window", "set = { kind = \"window\", size = 3 }");
     let note = "variant `window` evaluates without the trained `rope`, `alibi`: `set` with `kind` \
@@ -261,21 +245,11 @@ fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
     ));
     let text = scratch.longreach("check", &[]);
     exits(&text, 0);
-    assert!(
-        stderr(&text).contains(&format!("note: {note}\n")),
-        "{}",
-        stderr(&text)
-    );
+    says(&text, &format!("note: {note}\n"));
     let json = scratch.longreach("check", &["--json"]);
     let json: Value = serde_json::from_str(&stdout(&json)).unwrap();
     assert_eq!(json["notes"], serde_json::json!([note]));
-    let run = scratch.longreach("run", &["seeds=[0]"]);
-    exits(&run, 0);
-    assert!(
-        stderr(&run).contains(&format!("note: {note}\n")),
-        "{}",
-        stderr(&run)
-    );
+    says(&scratch.trains(&["seeds=[0]"]), &format!("note: {note}\n"));
     // The parts of a stack are looked at one by one; what keeps them is not always one addition.
     let of = |keys: &str, trained: &str| planned(&variant("v", keys), trained).notes;
     let stack = "{ kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"alibi\" }] }";
@@ -285,38 +259,32 @@ fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
         ["variant `v` evaluates without the trained `alibi`: `set` with `kind` replaces it"]
     );
     assert_eq!(
-        of("set = { kind = \"nope\" }", "{ kind = \"rope\" }"),
+        of("set = { kind = \"nope\" }", ROPE),
         ["variant `v` evaluates without the trained `rope`: `set` with `kind` replaces it"]
     );
     assert_eq!(
         of(
             "set = { kind = \"window\" }\nadd = { kind = \"alibi\" }",
-            "{ kind = \"rope\" }"
+            ROPE
         )
         .len(),
         1
     );
     for (keys, trained) in [
-        ("set = { kind = \"rerope\" }", "{ kind = \"rope\" }"),
-        ("set = { kind = \"self_extend\" }", "{ kind = \"rope\" }"),
-        (
-            "set = { kind = \"rope\", base = 5.0 }",
-            "{ kind = \"rope\" }",
-        ),
+        ("set = { kind = \"rerope\" }", ROPE),
+        ("set = { kind = \"self_extend\" }", ROPE),
+        ("set = { kind = \"rope\", base = 5.0 }", ROPE),
         (
             "set = { kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"window\" }] }",
-            "{ kind = \"rope\" }",
+            ROPE,
         ),
         (
             "set = { kind = \"nope_layers\", every = 2, part = { kind = \"rope\" } }",
-            "{ kind = \"rope\" }",
+            ROPE,
         ),
         ("set = { kind = \"log_scaling\" }", "{ kind = \"nope\" }"),
-        ("set = { base = 5.0 }", "{ kind = \"rope\" }"),
-        (
-            "positions = { kind = \"interpolated\" }",
-            "{ kind = \"rope\" }",
-        ),
+        ("set = { base = 5.0 }", ROPE),
+        ("positions = { kind = \"interpolated\" }", ROPE),
         (
             "set = { kind = \"rope\" }\nadd = { kind = \"alibi\" }",
             stack,
@@ -395,239 +363,103 @@ fn the_configs_of_the_repository_drop_no_trained_encoding() {
     assert!(seen > 20, "{seen} configs");
 }
 
-/// The keys of a variant, the trained encoding, and what the message must name.
-const REFUSED: &[(&str, &str, &[&str])] = &[
-    (
-        "add = {}",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add", "missing key `kind`"],
-    ),
-    (
-        "add = []",
-        "{ kind = \"rope\" }",
-        &[
-            "eval.variants.0.add",
-            "adds nothing",
-            "one encoding or more",
-        ],
-    ),
-    (
-        "add = 3",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add", "must be a table"],
-    ),
-    (
-        "add = \"window\"",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add", "write add = { kind = \"window\" }"],
-    ),
-    (
-        "add = [{ kind = \"window\" }, \"alibi\"]",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add.1", "{ kind = \"alibi\" }"],
-    ),
-    (
-        "add = { kind = \"windw\" }",
-        "{ kind = \"rope\" }",
-        &[
-            "eval.variants.0.add.kind",
-            "windw",
-            "did you mean `window`?",
-        ],
-    ),
-    (
-        "add = { kind = \"window\", sink = 4 }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add.sink", "size, sinks"],
-    ),
-    (
-        "add = { kind = \"window\", size = 0 }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add.size", "= value: 0", "from 1 to"],
-    ),
-    (
-        "add = [{ kind = \"alibi\" }, { kind = \"window\", size = 0 }]",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add.1.size"],
-    ),
-    (
-        "add = { kind = \"nope\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.add.kind", "adds nothing", "alibi"],
-    ),
-    (
-        "add = { kind = \"kerple\" }",
-        "{ kind = \"rope\" }",
-        &[
-            "eval.variants.0.add.kind",
-            "was not trained with: r1 [2]",
-            "alibi",
-            "window",
-            "`stack` of both in model.pe",
-        ],
-    ),
-    (
-        "add = { kind = \"rerope\" }",
-        "{ kind = \"rope\" }",
-        &[
-            "eval.variants.0.add.kind",
-            "trained `rope`",
-            "set = { kind = \"rerope\" }",
-        ],
-    ),
-    (
-        "add = { kind = \"self_extend\", window = 2 }",
-        "{ kind = \"stack\", parts = [{ kind = \"alibi\" }, { kind = \"rope\" }] }",
-        &[
-            "trained `rope`",
-            "set = { kind = \"self_extend\", window = 2 }",
-        ],
-    ),
-    (
-        "add = { kind = \"xpos\" }",
-        "{ kind = \"shaw\" }",
-        &[
-            "eval.variants.0.add",
-            "shaw and xpos",
-            "cannot be combined with another transform",
-        ],
-    ),
-    (
-        "set = { base = 1.0 }\nadd = { kind = \"window\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.set.base", "above 1"],
-    ),
-    (
-        "set = { kind = \"kerple\" }\nadd = { kind = \"window\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.set", "parts.0.r1"],
-    ),
-    (
-        "append = { kind = \"window\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.append", "`append` is `add` here"],
-    ),
-    (
-        "plus = { kind = \"window\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.plus", "`plus` is `add` here"],
-    ),
-    (
-        "with = { kind = \"window\" }",
-        "{ kind = \"rope\" }",
-        &["eval.variants.0.with", "`with` is `add` here"],
-    ),
-    (
-        "",
-        "{ kind = \"rope\" }",
-        &[
-            "eval.variants.0",
-            "changes nothing",
-            "add = { kind = \"window\" }",
-        ],
-    ),
-];
+/// The keys of a variant, after `@` the trained encoding where it is not rope, and what the message
+/// must name. A `; ` is the end of a line.
+const REFUSED: &str = r#"
+add = {} -> eval.variants.0.add | missing key `kind`
+add = [] -> eval.variants.0.add | adds nothing | one encoding or more
+add = 3 -> eval.variants.0.add | must be a table
+add = "window" -> eval.variants.0.add | write add = { kind = "window" }
+add = [{ kind = "window" }, "alibi"] -> eval.variants.0.add.1 | { kind = "alibi" }
+add = { kind = "windw" } -> eval.variants.0.add.kind | windw | did you mean `window`?
+add = { kind = "window", sink = 4 } -> eval.variants.0.add.sink | size, sinks
+add = { kind = "window", size = 0 } -> eval.variants.0.add.size | = value: 0 | from 1 to
+add = [{ kind = "alibi" }, { kind = "window", size = 0 }] -> eval.variants.0.add.1.size
+add = { kind = "nope" } -> eval.variants.0.add.kind | adds nothing | alibi
+add = { kind = "kerple" }
+    -> eval.variants.0.add.kind | was not trained with: r1 [2] | alibi | window
+    | `stack` of both in model.pe
+add = { kind = "rerope" } -> eval.variants.0.add.kind | trained `rope` | set = { kind = "rerope" }
+add = { kind = "self_extend", window = 2 }
+    @ { kind = "stack", parts = [{ kind = "alibi" }, { kind = "rope" }] }
+    -> trained `rope` | set = { kind = "self_extend", window = 2 }
+add = { kind = "xpos" } @ { kind = "shaw" }
+    -> eval.variants.0.add | shaw and xpos | cannot be combined with another transform
+set = { base = 1.0 }; add = { kind = "window" } -> eval.variants.0.set.base | above 1
+set = { kind = "kerple" }; add = { kind = "window" } -> eval.variants.0.set | parts.0.r1
+append = { kind = "window" } -> eval.variants.0.append | `append` is `add` here
+plus = { kind = "window" } -> eval.variants.0.plus | `plus` is `add` here
+with = { kind = "window" } -> eval.variants.0.with | `with` is `add` here
+-> eval.variants.0 | changes nothing | add = { kind = "window" }
+"#;
 
 #[test]
 fn an_addition_that_cannot_work_is_refused_with_its_place() {
-    let try_it = |scratch: &Scratch, arguments: &[&str], parts: &[&str]| {
-        let output = scratch.longreach("check", arguments);
+    let refused = |scratch: &Scratch, parts: &[&str]| {
+        let output = scratch.longreach("check", &[]);
         exits(&output, 2);
-        let said = stderr(&output);
         for part in parts.iter().chain(&["x.toml:", " = key: "]) {
-            assert!(said.contains(part), "{part:?} is missing:\n{said}");
+            says(&output, part);
         }
     };
-    for (keys, trained, parts) in REFUSED {
-        try_it(
-            &Scratch::with(&config(&variant("v", keys), trained)),
-            &[],
-            parts,
-        );
+    for (case, parts) in cases(REFUSED) {
+        let (keys, trained) = case.split_once('@').unwrap_or((case.as_str(), ROPE));
+        let scratch = Scratch::with(&config(&variant("v", &keys.replace("; ", "\n")), trained));
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        refused(&scratch, &parts);
     }
     let many = format!("add = [{}]", vec!["{ kind = \"alibi\" }"; 16].join(", "));
-    try_it(
-        &Scratch::with(&config(&variant("v", &many), "{ kind = \"rope\" }")),
-        &[],
+    refused(
+        &Scratch::with(&config(&variant("v", &many), ROPE)),
         &["eval.variants.0.add", "17", "at most 16"],
     );
-    let window = Scratch::with(&config(
-        &variant("v", "add = { kind = \"window\" }"),
-        "{ kind = \"t5\" }",
-    ));
-    let linear = Scratch::with(&config(
-        &variant("v", "add = { kind = \"window\" }"),
-        "{ kind = \"rope\" }",
-    ));
-    let linear_attention = std::fs::read_to_string(&linear.config)
-        .unwrap()
-        .replace("[train]", "attention = \"linear\"\n[train]");
-    std::fs::write(&linear.config, linear_attention).unwrap();
-    try_it(
-        &linear,
-        &[],
-        &["model.attention", "cannot host", "in variant `v`"],
-    );
-    let distances = std::fs::read_to_string(&window.config).unwrap();
-    let distances = distances.replace(
-        "[train]",
-        "positions = { kind = \"randomized_distances\" }\n[train]",
-    );
-    std::fs::write(&window.config, distances).unwrap();
-    try_it(
-        &window,
-        &[],
-        &["model.positions.kind", "distances only", "in variant `v`"],
-    );
+    // What keys of the model make impossible.
+    let window = variant("v", "add = { kind = \"window\" }");
+    for (trained, key, parts) in [
+        (
+            ROPE,
+            "attention = \"linear\"",
+            ["model.attention", "cannot host", "in variant `v`"],
+        ),
+        (
+            "{ kind = \"t5\" }",
+            "positions = { kind = \"randomized_distances\" }",
+            ["model.positions.kind", "distances only", "in variant `v`"],
+        ),
+    ] {
+        let config = config(&window, trained).replace("[train]", &format!("{key}\n[train]"));
+        refused(&Scratch::with(&config), &parts);
+    }
 }
+
+/// Variants of an evaluation, and what the message must name.
+const REFUSED_LATER: &str = r#"
+add = [] -> `add` | adds nothing | help
+add = 3 -> `add` must be a table with `kind`, not a whole
+add = [{ kind = "window", sink = 1 }] -> add.0.sink | allowed: size, sinks
+add = { kind = "window", size = 0 } -> `add.size` | value: 0 | allowed: a whole number from 1
+add = { kind = "rerope" } -> `add.kind` | trained `rope` | set = { kind = "rerope" }
+add = { kind = "t5" } -> `add.kind` | was not trained with | alibi
+set = 3 -> `set` must be a table, not a whole number
+base = 5; set = { base = 6 } -> `base` beside `set`
+name = "trained"; add = { kind = "window" } -> another variant is named `trained` | name = "..."
+"#;
 
 #[test]
 fn an_addition_that_cannot_work_is_refused_on_the_command_line() {
-    let scratch = Scratch::with(&config("", "{ kind = \"rope\" }"));
-    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    let scratch = Scratch::with(&config("", ROPE));
+    scratch.trains(&["seeds=[0]"]);
     let run = &records(&scratch)[0].1;
-    for (text, parts) in [
-        ("add = []", &["`add`", "adds nothing", "help"][..]),
-        (
-            "add = 3",
-            &["`add` must be a table with `kind`, not a whole"],
-        ),
-        (
-            "add = [{ kind = \"window\", sink = 1 }]",
-            &["add.0.sink", "allowed: size, sinks"],
-        ),
-        (
-            "add = { kind = \"window\", size = 0 }",
-            &["`add.size`", "value: 0", "allowed: a whole number from 1"],
-        ),
-        (
-            "add = { kind = \"rerope\" }",
-            &[
-                "`add.kind`",
-                "trained `rope`",
-                "set = { kind = \"rerope\" }",
-            ],
-        ),
-        (
-            "add = { kind = \"t5\" }",
-            &["`add.kind`", "was not trained with", "alibi"],
-        ),
-        ("set = 3", &["`set` must be a table, not a whole number"]),
-        ("base = 5\nset = { base = 6 }", &["`base` beside `set`"]),
-        (
-            "name = \"trained\"\nadd = { kind = \"window\" }",
-            &["another variant is named `trained`", "name = "],
-        ),
-    ] {
-        let output = longreach()
-            .arg("eval")
-            .arg(run)
-            .args(["--variant", text])
-            .output()
-            .unwrap();
+    for (text, parts) in cases(REFUSED_LATER) {
+        let text = text.replace("; ", "\n");
+        let output = command("eval", run, &["--variant", &text]);
         exits(&output, 2);
         let said = stderr(&output);
-        for part in parts.iter().chain(&["--variant", "= help"]) {
+        for part in parts
+            .iter()
+            .map(String::as_str)
+            .chain(["--variant", "= help"])
+        {
             assert!(said.contains(part), "{text}: {part:?} is missing:\n{said}");
         }
     }
@@ -651,15 +483,11 @@ fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
     let said = stderr(&scratch.longreach("check", &[lengths]));
     // A length of the task is 2 n + 2 tokens.
     assert_eq!(said.matches("note: ").count(), 1, "{said}");
-    assert!(
-        said.contains(
-            "note: `learned` has no value at 16, 32, 64 symbols: recorded as unsupported \
-             (max_position = 20 tokens)"
-        ),
-        "{said}"
-    );
+    let note = "note: `learned` has no value at 16, 32, 64 symbols: recorded as unsupported \
+                (max_position = 20 tokens)";
+    has(&said, note);
     // The printed lengths are the recorded ones.
-    exits(&scratch.longreach("run", &[lengths]), 0);
+    scratch.trains(&[lengths]);
     for (label, _, record) in records(&scratch) {
         for row in record["evals"].as_array().unwrap() {
             let expected = label == "learned"
@@ -669,10 +497,8 @@ fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
         }
     }
     let done = stdout(&scratch.longreach("check", &[lengths]));
-    assert!(
-        done.contains("to do: 0 runs, 0 tokens trained on, about 0 s of CPU time"),
-        "{done}"
-    );
+    let part = "to do: 0 runs, 0 tokens trained on, about 0 s of CPU time";
+    has(&done, part);
 }
 
 #[test]
@@ -686,15 +512,15 @@ fn a_variant_of_a_formula_has_the_numbers_that_were_trained() {
         }
     };
     let error = refused("set = { train = { m = 3.0 } }");
-    assert!(error.contains("eval.variants.0.set.train.m"), "{error}");
-    assert!(error.contains("the start of the training, 0.5"), "{error}");
+    has(&error, "eval.variants.0.set.train.m");
+    has(&error, "the start of the training, 0.5");
     let error = refused("set = { values = { m = 2 } }");
-    assert!(error.contains("eval.variants.0.set.values.m"), "{error}");
-    assert!(error.contains("is in `train` too"), "{error}");
+    has(&error, "eval.variants.0.set.values.m");
+    has(&error, "is in `train` too");
     let error = refused("set = { bias = \"-x * d * m\", values = { x = 1, m = 2 } }");
-    assert!(!error.contains("default value"), "{error}");
+    lacks(&error, "default value");
     let error = refused("set = { bias = \"-x * d\", train = { x = 3.0 } }");
-    assert!(error.contains("was not trained with: trained.x"), "{error}");
+    has(&error, "was not trained with: trained.x");
     let kept = |set: &str| planned(&variant("v", set), formula).runs.len();
     for set in [
         "set = { bias = \"-m * d * d\" }",

@@ -1,6 +1,6 @@
 //! Text scored on all there is: the same tokens at every length, and the losses of its blocks.
 
-use crate::common::{Scratch, exits};
+use crate::common::{Scratch, exits, has};
 use records::record::{EvalRow, ScoredText, TaskFacts};
 use records::{RunRecord, metric::LOSS_NATS};
 use tasks::Stream;
@@ -35,7 +35,7 @@ fn scored(config: &str) -> (TaskFacts, Vec<EvalRow>) {
         first + stream.below(13) as u8
     });
     let text: Vec<u8> = letters.collect();
-    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    scratch.write("a.txt", text);
     let output = scratch.longreach("run", &[]);
     // Rows for selection give no result to print, which is an error.
     if !config.contains("selection") {
@@ -65,11 +65,7 @@ fn one_model_has_one_number_at_a_length_and_blocks_that_make_it() {
     };
     assert_eq!(task.scored, Some(expected));
     let at = "over the same 8704 bytes at every test length";
-    assert!(
-        task.definitions[LOSS_NATS].contains(at),
-        "{:?}",
-        task.definitions
-    );
+    has(&task.definitions[LOSS_NATS], at);
     for row in &rows {
         let (value, n) = loss(row);
         assert_eq!((n, row.loss_by_block.len()), (8704, 64), "{}", row.test_len);
@@ -108,10 +104,7 @@ fn scores_of_selection_rows_are_of_other_bytes_and_leave_no_blocks_unsaid() {
             .all(|row| loss(row).1 == 1249 && row.loss_by_block.is_empty())
     );
     let definition = &task.definitions[LOSS_NATS];
-    assert!(
-        definition.contains("the first scored byte is number 8752"),
-        "{definition}"
-    );
+    has(definition, "the first scored byte is number 8752");
 }
 
 #[test]

@@ -231,6 +231,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn interval(estimate: Option<Estimate>) -> (f64, f64) {
+        estimate.unwrap().interval.unwrap()
+    }
+
     #[test]
     fn intervals_of_means_match_tables_of_student_t() {
         let half_width = |values: &[f64]| Estimate::of_mean(values).unwrap().half_width.unwrap();
@@ -267,16 +271,10 @@ mod tests {
                 && all.half_width.is_none(),
             "{all:?}"
         );
-        let none = Estimate::of_share(&[0.0; 3], 200)
-            .unwrap()
-            .interval
-            .unwrap();
+        let none = interval(Estimate::of_share(&[0.0; 3], 200));
         assert!(none.0 == 0.0 && (none.1 - (1.0 - low)).abs() < 1e-9);
         // Two right seeds and a wrong one: Student's t gave 0.667 ± 1.434.
-        let (low, high) = Estimate::of_share(&[1.0, 1.0, 0.0], 200)
-            .unwrap()
-            .interval
-            .unwrap();
+        let (low, high) = interval(Estimate::of_share(&[1.0, 1.0, 0.0], 200));
         assert!(
             0.0 < low && low < 0.15 && 0.95 < high && high < 1.0,
             "{low} {high}"
@@ -288,10 +286,7 @@ mod tests {
         );
         assert_eq!(Estimate::of_share(&[0.5], 10).unwrap().interval, None);
         // A count that no test set has is not a reason to take long.
-        let (low, high) = Estimate::of_share(&[0.5, 0.5], u64::MAX)
-            .unwrap()
-            .interval
-            .unwrap();
+        let (low, high) = interval(Estimate::of_share(&[0.5, 0.5], u64::MAX));
         assert!(
             0.498 < low && low < 0.5 && 0.5 < high && high < 0.502,
             "{low} {high}"
@@ -302,10 +297,7 @@ mod tests {
     fn differences_of_shares_by_hand() {
         // No spread between seeds leaves the rows: each side as wide as its own interval, joined as
         // the sides of a right triangle.
-        let (low, _) = Estimate::of_share(&[1.0; 3], 200)
-            .unwrap()
-            .interval
-            .unwrap();
+        let (low, _) = interval(Estimate::of_share(&[1.0; 3], 200));
         let same = Estimate::of_share_difference(&[(1.0, 1.0); 3], (200, 200)).unwrap();
         let (below, above) = same.interval.unwrap();
         assert!(
@@ -320,21 +312,11 @@ mod tests {
         );
         // The interval is never narrower than Student's t of the differences.
         let pairs = [(0.5, 0.4), (0.7, 0.5), (0.6, 0.55)];
-        let t = Estimate::of_mean(&[0.1, 0.2, 0.05])
-            .unwrap()
-            .interval
-            .unwrap();
-        let both = Estimate::of_share_difference(&pairs, (1000, 1000))
-            .unwrap()
-            .interval
-            .unwrap();
+        let t = interval(Estimate::of_mean(&[0.1, 0.2, 0.05]));
+        let both = interval(Estimate::of_share_difference(&pairs, (1000, 1000)));
         assert!(both.0 < t.0 && both.1 > t.1);
-        assert_eq!(
-            Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10))
-                .unwrap()
-                .interval,
-            None
-        );
+        let single = Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10));
+        assert_eq!(single.unwrap().interval, None);
         assert_eq!(Estimate::of_share_difference(&[], (10, 10)), None);
     }
 
@@ -348,17 +330,17 @@ mod tests {
             let (low, high) = estimate.interval.unwrap();
             prop_assert!(0.0 <= low && low <= estimate.mean && estimate.mean <= high && high <= 1.0 && low < high);
             // More rows never widen it, and what is wrong mirrors what is right.
-            let (narrow, wide) = (Estimate::of_share(&values, 10 * rows).unwrap().interval.unwrap(), high - low);
+            let (narrow, wide) = (interval(Estimate::of_share(&values, 10 * rows)), high - low);
             prop_assert!(narrow.1 - narrow.0 <= wide + 1e-9);
             let wrong: Vec<f64> = values.iter().map(|v| 1.0 - v).collect();
-            let mirrored = Estimate::of_share(&wrong, rows).unwrap().interval.unwrap();
+            let mirrored = interval(Estimate::of_share(&wrong, rows));
             prop_assert!((mirrored.0 - (1.0 - high)).abs() < 1e-7 && (mirrored.1 - (1.0 - low)).abs() < 1e-7);
             let pairs: Vec<(f64, f64)> = values.iter().zip(&other).map(|(a, b)| (*a, *b as f64 / 50.0)).collect();
             let estimate = Estimate::of_share_difference(&pairs, (rows, rows)).unwrap();
             let (low, high) = estimate.interval.unwrap();
             prop_assert!(-1.0 <= low && low <= estimate.mean && estimate.mean <= high && high <= 1.0 && low < high);
             let swapped: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
-            let back = Estimate::of_share_difference(&swapped, (rows, rows)).unwrap().interval.unwrap();
+            let back = interval(Estimate::of_share_difference(&swapped, (rows, rows)));
             prop_assert!((back.0 + high).abs() < 1e-7 && (back.1 + low).abs() < 1e-7);
         }
     }
@@ -373,7 +355,7 @@ mod tests {
         assert!((log.mean - 2f64.exp()).abs() < 1e-12 && log.half_width.is_none());
         assert!((low.ln() - (2.0 - half)).abs() < 1e-7 && (high.ln() - (2.0 + half)).abs() < 1e-7);
         // The interval of perplexities themselves reaches below 0, where none is.
-        assert!(low > 0.0 && Estimate::of_mean(&values).unwrap().interval.unwrap().0 < 0.0);
+        assert!(low > 0.0 && interval(Estimate::of_mean(&values)).0 < 0.0);
         // The change from a half to the double: each loss is 0.5 higher, whatever the perplexity.
         let pairs = values.map(|v| (v * 0.5f64.exp(), v));
         let change = Estimate::of_difference(Scale::Log, &pairs).unwrap();

@@ -1,6 +1,6 @@
 //! The board: ranks of methods over tasks, and how far each seed reaches.
 
-use crate::common::{absent_row, copy_task, hex, ok_row, record, text_task};
+use crate::common::{MustHave, absent_row, copy_task, hex, ok_row, record, text_task};
 use crate::report::{cells, spec, text};
 use longreach_report::report;
 use records::RunRecord;
@@ -96,10 +96,7 @@ fn methods_are_ranked_over_tasks() {
         let got: f64 = row[2].parse().unwrap();
         assert!((got - best).abs() < 0.02, "{row:?}, {best}");
     }
-    assert!(
-        markdown.contains("Over 2 tasks: all methods are in one group."),
-        "{markdown}"
-    );
+    markdown.must_have("Over 2 tasks: all methods are in one group.");
     // One task is not a mean, and one method no rank.
     for few in [
         scored("copy", "alibi", &[(1.0, 0.9)]),
@@ -241,10 +238,7 @@ fn a_method_that_lacks_a_task_is_named_below_the_board() {
     }
     records.extend(scored("sort", "nope", &[(1.0, 0.9)]));
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(
-        markdown.contains("Not ranked: rope (not tested at sort)."),
-        "{markdown}"
-    );
+    markdown.must_have("Not ranked: rope (not tested at sort).");
     assert!(markdown.contains("over the seeds that all of them have at a task (1 to 2)"));
     records.extend(scored("sort", "rope", &[(1.0, 0.9)]));
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
@@ -266,10 +260,9 @@ fn few_tasks_show_no_order_on_others() {
     };
     let five = summary(5);
     let few = "Over 5 tasks: alibi comes first. With so few tasks this holds for these tasks only.";
-    assert!(five.contains(few), "{five}");
+    five.must_have(few);
     let six = summary(6);
-    let enough = "Over 6 tasks: alibi is clearly ahead of every other method.";
-    assert!(six.contains(enough), "{six}");
+    six.must_have("Over 6 tasks: alibi is clearly ahead of every other method.");
 }
 
 #[test]

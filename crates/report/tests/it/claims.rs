@@ -5,20 +5,23 @@ use longreach_report::{ReportSpec, report};
 use proptest::prelude::*;
 use records::RunRecord;
 use records::claims::{
-    AssertionResult, Assertions, Claim, Claims, ExperimentSetting, Power, Verdict,
+    AssertionResult, Assertions, Claim, Claims, ExperimentSetting, Outcome, Power, Verdict,
     experiment_settings,
 };
 use records::names::Names;
 use records::record::EvalStatus;
 use serde_json::{Value, json};
 
+/// `value` with more fields, or others.
+fn with(mut value: Value, more: Value) -> Value {
+    let more = more.as_object().unwrap().clone();
+    value.as_object_mut().unwrap().extend(more);
+    value
+}
+
 fn claim(value: Value) -> Claim {
-    let mut all =
-        json!({ "source": "Somebody, table 1", "text": "a claim", "metric": "exact_match" });
-    all.as_object_mut()
-        .unwrap()
-        .extend(value.as_object().unwrap().clone());
-    serde_json::from_value(all).unwrap()
+    let all = json!({ "source": "Somebody, table 1", "text": "a claim", "metric": "exact_match" });
+    serde_json::from_value(with(all, value)).unwrap()
 }
 
 fn claims(list: Vec<Claim>) -> Claims {
@@ -28,10 +31,21 @@ fn claims(list: Vec<Claim>) -> Claims {
     }
 }
 
-fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
-    let outcomes = claims(vec![claim(value)]).evaluate_records(records);
+fn outcome(value: Value, records: &[RunRecord]) -> Outcome {
+    let mut outcomes = claims(vec![claim(value)]).evaluate_records(records);
     assert_eq!(outcomes.len(), 1);
-    outcomes[0].verdict
+    outcomes.remove(0)
+}
+
+fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
+    outcome(value, records).verdict
+}
+
+fn spec_of(claims: Claims) -> ReportSpec {
+    ReportSpec {
+        claims,
+        ..ReportSpec::default()
+    }
 }
 
 /// Trained at 16, tested at 8, 16, 32 and 64. The seeds of a and b differ more than a and b do; c
@@ -108,16 +122,10 @@ fn a_claim_finds_a_method_by_a_label_that_some_of_its_seeds_have() {
 fn a_name_that_no_record_has_is_told_though_the_claim_is_tested() {
     let claim =
         claim(json!({ "kind": "better", "methods": ["a"], "than": ["c", "d"], "lengths": [32] }));
-    let spec = ReportSpec {
-        claims: claims(vec![claim]),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(claims(vec![claim]));
     let page = text(&three(), &spec, "report.md");
-    let told = "no method \"d\"; the records have a, b, c.";
-    assert!(
-        page.contains("0 not tested") && page.contains(told),
-        "{page}"
-    );
+    page.must_have("0 not tested");
+    page.must_have("no method \"d\"; the records have a, b, c.");
 }
 
 #[test]
@@ -131,8 +139,8 @@ fn a_claim_counts_every_seed_beside_later_evaluations_in_any_order() {
     records.push(later);
     let value = json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 });
     for _ in 0..2 {
-        let outcomes = claims(vec![claim(value.clone())]).evaluate_records(&records);
-        assert_eq!(outcomes[0].numbers[0].estimate.unwrap().n, 3);
+        let found = outcome(value.clone(), &records);
+        assert_eq!(found.numbers[0].estimate.unwrap().n, 3);
         records.reverse();
     }
 }
@@ -142,13 +150,9 @@ fn a_claim_without_a_number_says_what_is_missing() {
     let mut records = three();
     records.iter_mut().for_each(|run| run.task.chance.clear());
     let value = json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 });
-    let outcomes = claims(vec![claim(value)]).evaluate_records(&records);
-    assert_eq!(outcomes[0].verdict, Verdict::NotTested);
-    assert!(
-        outcomes[0].numbers[0]
-            .text()
-            .contains("guessing has no score")
-    );
+    let found = outcome(value, &records);
+    assert_eq!(found.verdict, Verdict::NotTested);
+    found.numbers[0].text().must_have("guessing has no score");
 }
 
 #[test]
@@ -170,35 +174,22 @@ fn published_numbers_that_match_nothing_are_told() {
     let settings = experiment_settings(&records, Names(&[]));
     let numbers = json!([{ "method": "a", "length": 32, "value": 0.5 }]);
     let unmatched = |more: Value| {
-        let mut table = json!({ "source": "s", "metric": "exact_match", "numbers": numbers });
-        let more = more.as_object().unwrap().clone();
-        table.as_object_mut().unwrap().extend(more);
+        let table = json!({ "source": "s", "metric": "exact_match", "numbers": numbers });
+        let table = with(table, more);
         let claims: Claims = serde_json::from_value(json!({ "published": [table] })).unwrap();
         claims.unmatched(&settings).pop().map(|(_, what)| what)
     };
     assert_eq!(unmatched(json!({})), None);
-    for (more, said) in [
-        (
-            json!({ "experiment": "x" }),
-            "no experiment \"x\"; the records have",
-        ),
-        (
-            json!({ "tasks": ["x"] }),
-            "no task [\"x\"]; the records have",
-        ),
-        (
-            json!({ "metric": "x" }),
-            "no metric \"x\"; the records have",
-        ),
-        (
-            json!({ "numbers": [{ "method": "x", "length": 32, "value": 1 }] }),
-            "none of its methods; the records have a, b, c",
-        ),
-        (
-            json!({ "numbers": [{ "method": "a", "length": 33, "value": 1 }] }),
-            "not tested at any of its lengths; tested at 8, 16, 32, 64",
-        ),
-    ] {
+    let cases = cases! {
+        json!({ "experiment": "x" }), "no experiment \"x\"; the records have";
+        json!({ "tasks": ["x"] }), "no task [\"x\"]; the records have";
+        json!({ "metric": "x" }), "no metric \"x\"; the records have";
+        json!({ "numbers": [{ "method": "x", "length": 32, "value": 1 }] }),
+            "none of its methods; the records have a, b, c";
+        json!({ "numbers": [{ "method": "a", "length": 33, "value": 1 }] }),
+            "not tested at any of its lengths; tested at 8, 16, 32, 64";
+    };
+    for (more, said) in cases {
         let found = unmatched(more.clone()).unwrap_or_default();
         let said = format!("are compared with nothing: {said}");
         assert!(found.starts_with(&said), "{more}: {found}");
@@ -214,13 +205,9 @@ fn published_numbers_that_match_nothing_are_told() {
     let claims = serde_json::from_value(json!({ "published": [
         { "source": "Press et al.", "metric": "x", "numbers": numbers }
     ] }));
-    let spec = ReportSpec {
-        claims: claims.unwrap(),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(claims.unwrap());
     let page = text(&records, &spec, "report.md");
-    let said = "Numbers of Press et al. are compared with nothing: no metric";
-    assert!(page.contains(said), "{page}");
+    page.must_have("Numbers of Press et al. are compared with nothing: no metric");
 }
 
 #[test]
@@ -293,20 +280,11 @@ fn published_seeds_stand_beside_ours() {
     wrong.published[1].numbers[0].value = 0.95;
     let error = wrong.check().unwrap_err();
     assert_eq!(error.key, "published.1.numbers.0.seeds");
-    let spec = ReportSpec {
-        claims: seeds_of(None),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(seeds_of(None));
     let page = text(&three(), &spec, "report.md");
-    assert!(
-        page.contains("### Published numbers met (1 of 2)"),
-        "{page}"
-    );
-    assert!(
-        page.contains(
-            "| a | 32 / 32 | 0.8000, 0.7000 to 0.9000 | 2 | 0.8500, 0.7500 to 0.9500 | 3 | met |"
-        ),
-        "{page}"
+    page.must_have("### Published numbers met (1 of 2)");
+    page.must_have(
+        "| a | 32 / 32 | 0.8000, 0.7000 to 0.9000 | 2 | 0.8500, 0.7500 to 0.9500 | 3 | met |",
     );
 }
 
@@ -330,172 +308,74 @@ fn methods_go_by_their_whole_labels() {
     assert_eq!(above(&label[..40]), Verdict::NotTested);
 }
 
+/// What is claimed, and its verdict: `Verdict: kind [methods] at [lengths] { more };` each.
+macro_rules! verdicts {
+    ($($verdict:ident: $kind:ident $methods:tt at $lengths:tt $({ $($more:tt)* })?;)*) => {
+        [$((
+            json!({
+                "kind": stringify!($kind), "methods": $methods, "lengths": $lengths
+                $(, $($more)*)?
+            }),
+            $verdict,
+        )),*]
+    };
+}
+
 #[test]
 fn every_kind_by_hand() {
     use Verdict::*;
     let records = three();
-    let cases = [
+    let cases = verdicts! {
         // Differences are 0.7, 0.5 and 0.6 at 64, and 0.05 for each seed at 32: three seeds that
         // agree do not exclude that others differ.
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, 64] }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["b", "a"], "lengths": [64] }),
-            Disagrees,
-        ),
-        (
-            json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["4x"] }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "best_of", "methods": ["b", "a"], "lengths": ["4x"] }),
-            Disagrees,
-        ),
+        Agrees: order ["a", "b"] at [64];
+        Undecided: order ["a", "b"] at [32, 64];
+        Disagrees: order ["b", "a"] at [64];
+        Agrees: better ["a"] at ["4x"] { "than": ["b"] };
+        Disagrees: best_of ["b", "a"] at ["4x"];
         // Against every method: c has not converged, so nothing is said.
-        (
-            json!({ "kind": "best_of", "methods": ["a"], "lengths": ["4x"] }),
-            Undecided,
-        ),
+        Undecided: best_of ["a"] at ["4x"];
         // In length both are the same, seed by seed: 0 with an interval about 0.07 to each side,
         // above which not even 1 would be shown to be.
-        (
-            json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["in"] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.01 }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.1 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "better", "methods": ["a", "b"], "than": ["c"], "lengths": [8] }),
-            Agrees,
-        ),
+        NotTested: better ["a"] at ["in"] { "than": ["b"] };
+        Undecided: better ["b"] at ["in"] { "than": ["a"], "value": 0.01 };
+        Agrees: better ["b"] at ["in"] { "than": ["a"], "value": 0.1 };
+        Agrees: better ["a", "b"] at [8] { "than": ["c"] };
         // Ratios of b at 64: 0.1, 0.1, 0.102; of a at 32: 0.95, 0.75, 0.867 with an interval from
         // 0.61 to 1.10.
-        (
-            json!({ "kind": "ratio_below", "methods": ["b"], "lengths": [64], "value": 0.2 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "ratio_above", "methods": ["b"], "lengths": [64], "value": 0.2 }),
-            Disagrees,
-        ),
-        (
-            json!({ "kind": "ratio_below", "methods": ["a"], "lengths": [32], "value": 1.0 }),
-            Undecided,
-        ),
+        Agrees: ratio_below ["b"] at [64] { "value": 0.2 };
+        Disagrees: ratio_above ["b"] at [64] { "value": 0.2 };
+        Undecided: ratio_below ["a"] at [32] { "value": 1.0 };
         // a over b at 64: 8, 6, 7, an interval from 4.5 to 9.5.
-        (
-            json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 4.0 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 5.0 }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [64] }),
-            Disagrees,
-        ),
-        (
-            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32], "value": 0.5 }),
-            Agrees,
-        ),
+        Agrees: ratio_above ["a"] at [64] { "than": ["b"], "value": 4.0 };
+        Undecided: ratio_above ["a"] at [64] { "than": ["b"], "value": 5.0 };
+        Disagrees: holds_to ["b"] at [64];
+        Agrees: holds_to ["b"] at [32] { "value": 0.5 };
         // A length that was not tested leaves it open.
-        (
-            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32, 4096], "value": 0.5 }),
-            Undecided,
-        ),
+        Undecided: holds_to ["b"] at [32, 4096] { "value": 0.5 };
         // 0.1 for each seed has an interval that holds 0.1 and ends below 0.2; 0.8, 0.6 and 0.7
         // one that holds 0.4 and not 0.3.
-        (
-            json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.2 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.1 }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.4 }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "metric": "token_accuracy", "value": 0.1 }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": ["<=1x"], "value": 1.01 }),
-            Agrees,
-        ),
-        (
-            json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": [64], "value": 2.0 }),
-            Disagrees,
-        ),
-        (
-            json!({ "kind": "improves", "methods": ["b"], "lengths": [32, 64] }),
-            Disagrees,
-        ),
-        (
-            json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 }),
-            NotTested,
-        ),
+        Agrees: below ["b"] at [64] { "value": 0.2 };
+        Undecided: below ["b"] at [64] { "value": 0.1 };
+        Agrees: above ["a"] at [64] { "value": 0.3 };
+        Undecided: above ["a"] at [64] { "value": 0.4 };
+        NotTested: near_chance ["a"] at [64] { "metric": "token_accuracy", "value": 0.1 };
+        Agrees: spread_below ["a", "b"] at ["<=1x"] { "value": 1.01 };
+        Disagrees: spread_below ["a", "b"] at [64] { "value": 2.0 };
+        Disagrees: improves ["b"] at [32, 64];
+        NotTested: near_chance ["a"] at [64] { "value": 0.1 };
         // What is not there, or not asked for in full.
-        (
-            json!({ "kind": "order", "methods": ["a", "d"], "lengths": [32] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b", "d"], "lengths": [32] }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [48] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, "3x"] }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "tasks": ["reverse"] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "train_lens": [17] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "experiment": "other" }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "below", "methods": ["a"], "lengths": [32] }),
-            NotTested,
-        ),
-        (
-            json!({ "kind": "below", "methods": ["c"], "lengths": [64], "value": 0.5 }),
-            Undecided,
-        ),
-        (
-            json!({ "kind": "below", "methods": ["c"], "lengths": [16], "value": 0.9 }),
-            Undecided,
-        ),
-    ];
+        NotTested: order ["a", "d"] at [32];
+        Undecided: order ["a", "b", "d"] at [32];
+        NotTested: order ["a", "b"] at [48];
+        Undecided: order ["a", "b"] at [32, "3x"];
+        NotTested: order ["a", "b"] at [32] { "tasks": ["reverse"] };
+        NotTested: order ["a", "b"] at [32] { "train_lens": [17] };
+        NotTested: order ["a", "b"] at [32] { "experiment": "other" };
+        NotTested: below ["a"] at [32];
+        Undecided: below ["c"] at [64] { "value": 0.5 };
+        Undecided: below ["c"] at [16] { "value": 0.9 };
+    };
     for (value, expected) in cases {
         let got = verdict(value.clone(), &records);
         assert_eq!(got, expected, "{value}");
@@ -506,13 +386,9 @@ fn every_kind_by_hand() {
 fn a_method_that_has_not_learned_is_named_once() {
     let value =
         json!({ "kind": "better", "methods": ["a"], "than": ["b", "c"], "lengths": [32, 64] });
-    let spec = ReportSpec {
-        claims: claims(vec![claim(value)]),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(claims(vec![claim(value)]));
     let page = text(&three(), &spec, "report.md");
-    let named = "; c learned in 0 of 3 seeds (2 comparisons); agrees: ";
-    assert!(page.contains(named), "{page}");
+    page.must_have("; c learned in 0 of 3 seeds (2 comparisons); agrees: ");
     assert!(!page.contains("minus that of c"), "{page}");
 }
 
@@ -529,9 +405,7 @@ fn a_spread_is_that_of_methods_and_not_of_seeds() {
     let records = scores(&[("a", &a), ("b", &b), ("c", &c)]);
     let spread = |bound: f64| {
         let value = json!({ "kind": "spread_below", "methods": ["a", "b", "c"], "lengths": [16], "value": bound });
-        claims(vec![claim(value)])
-            .evaluate_records(&records)
-            .remove(0)
+        outcome(value, &records)
     };
     let tight = spread(1.2);
     assert_eq!(tight.verdict, Verdict::Undecided);
@@ -570,8 +444,7 @@ fn a_ratio_to_the_in_length_score_depends_on_the_text_too() {
     };
     let number = |blocks: bool| {
         let value = json!({ "metric": "perplexity", "kind": "ratio_below", "methods": ["a"], "lengths": ["2x"], "value": 1.2 });
-        let outcomes = claims(vec![claim(value)]).evaluate_records(&runs(blocks));
-        let number = outcomes[0].numbers[0].clone();
+        let number = outcome(value, &runs(blocks)).numbers[0].clone();
         let (low, high) = number.estimate.unwrap().interval.unwrap();
         (high - low, number.rule().unwrap())
     };
@@ -610,21 +483,14 @@ fn many_comparisons_find_one_that_disagrees_by_chance() {
     let at = |means: [f64; 3]| losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
     let below = |lengths: &[usize], records: &[RunRecord]| {
         let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"], "lengths": lengths, "value": 1.0 });
-        claims(vec![claim(value)])
-            .evaluate_records(records)
-            .remove(0)
+        outcome(value, records)
     };
     // Two of three would disagree alone, none at 0.05 / 3.
     let weak = at([1.03, 1.03, 0.9]);
     assert_eq!(below(&[64], &weak).verdict, Disagrees);
     let all = below(&[64, 128, 256], &weak);
-    let verdicts = |outcome: &records::claims::Outcome| {
-        outcome
-            .numbers
-            .iter()
-            .map(|n| n.verdict)
-            .collect::<Vec<_>>()
-    };
+    let verdicts =
+        |found: &Outcome| -> Vec<Verdict> { found.numbers.iter().map(|n| n.verdict).collect() };
     assert_eq!(
         (all.verdict, verdicts(&all)),
         (Undecided, vec![Undecided, Undecided, Agrees])
@@ -655,7 +521,7 @@ fn seeds_that_would_decide_by_hand() {
         let records = losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
         let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
             "lengths": lengths, "value": 1.0 });
-        claims(vec![claim(value)]).evaluate_records(&records)[0].power()
+        outcome(value, &records).power()
     };
     let seeds = |n: usize, verdict| Some(Power::Seeds(n, verdict));
     let (agrees, disagrees) = (Verdict::Agrees, Verdict::Disagrees);
@@ -676,14 +542,10 @@ fn seeds_that_would_decide_by_hand() {
     }
     let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
         "lengths": [64, 128], "value": 1.0, "or_unsupported": true });
-    let found = claims(vec![claim(value)]).evaluate_records(&records);
-    assert_eq!(found[0].power(), seeds(7, agrees));
+    assert_eq!(outcome(value, &records).power(), seeds(7, agrees));
     let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
     let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
-    assert_eq!(
-        claims(vec![claim(value)]).evaluate_records(&one)[0].power(),
-        None
-    );
+    assert_eq!(outcome(value, &one).power(), None);
 }
 
 /// The losses of a and b at three seeds differ by about nothing, then by 0.03.
@@ -703,9 +565,7 @@ fn a_gain_below_a_hundredth_of_a_nat_is_none() {
         }
         let value =
             json!({ "metric": metric, "kind": "better", "methods": ["a", "b"], "lengths": [64] });
-        claims(vec![claim(value)])
-            .evaluate_records(&records)
-            .remove(0)
+        outcome(value, &records)
     };
     let none = [[1.000, 1.001], [1.101, 1.100], [0.900, 0.902]];
     for (metric, gain) in [("loss_nats", "0.01"), ("perplexity", "1 %")] {
@@ -736,9 +596,7 @@ fn what_a_task_is_too_easy_for_is_not_tested() {
     let better = |length: usize, slack: Option<f64>| {
         let value =
             json!({ "kind": "better", "methods": ["a", "b"], "lengths": [length], "value": slack });
-        claims(vec![claim(value)])
-            .evaluate_records(&records)
-            .remove(0)
+        outcome(value, &records)
     };
     let easy = better(16, None);
     assert_eq!(easy.verdict, NotTested);
@@ -777,34 +635,24 @@ fn bounds_that_no_score_can_meet_are_named() {
     assert!(impossible(&of("below", 8, 0.02)).is_some());
     assert!(impossible(&of("above", 8, 0.95)).is_some());
     assert_eq!(impossible(&of("above", 64, 0.9)), None);
-    let spec = ReportSpec {
-        claims: of("below", 64, 0.02),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(of("below", 64, 0.02));
     let report = report(&records, &[], &spec).unwrap();
     let markdown = report.files.iter().find(|f| f.name == "report.md").unwrap();
     let markdown = String::from_utf8(markdown.bytes.clone()).unwrap();
-    assert!(
-        markdown.contains("Claim 1 (\"a claim\") in copy: copy, trained at 16 symbols: at most")
-    );
+    markdown.must_have("Claim 1 (\"a claim\") in copy: copy, trained at 16 symbols: at most");
 }
 
 #[test]
 fn a_single_seed_decides_nothing() {
     let records: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
-    let outcomes = claims(vec![claim(
-        json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }),
-    )])
-    .evaluate_records(&records);
-    assert_eq!(outcomes[0].verdict, Verdict::Undecided);
-    assert_eq!(
-        outcomes[0].numbers[0].text(),
-        "exact_match of a minus that of b at 64: 0.700"
-    );
-    assert_eq!(
-        outcomes[0].numbers[0].rule().unwrap(),
-        "needed above 0 (a single seed, which agrees)"
-    );
+    let order = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
+    let found = outcome(order, &records);
+    let number = &found.numbers[0];
+    assert_eq!(found.verdict, Verdict::Undecided);
+    let text = "exact_match of a minus that of b at 64: 0.700";
+    assert_eq!(number.text(), text);
+    let rule = "needed above 0 (a single seed, which agrees)";
+    assert_eq!(number.rule().unwrap(), rule);
 }
 
 #[test]
@@ -939,10 +787,8 @@ fn claims_are_read_strictly() {
     assert_eq!(good.check(), Ok(()));
     // Keys that a kind does not use, names given twice, bounds that mean nothing.
     let of = |more: Value| {
-        let mut all = json!({ "kind": "below", "methods": ["a"], "lengths": [1], "value": 1 });
-        let more = more.as_object().unwrap().clone();
-        all.as_object_mut().unwrap().extend(more);
-        check(all).key
+        let all = json!({ "kind": "below", "methods": ["a"], "lengths": [1], "value": 1 });
+        check(with(all, more)).key
     };
     for (more, key) in [
         (json!({ "than": ["b"] }), "than"),
@@ -968,9 +814,8 @@ fn claims_are_read_strictly() {
         ("perplexity", json!({ "fitted": 1 }), "fitted"),
     ] {
         let numbers = json!([{ "method": "a", "length": 1, "value": 0.5 }]);
-        let mut table = json!({ "source": "s", "metric": metric, "numbers": numbers });
-        let more = more.as_object().unwrap().clone();
-        table.as_object_mut().unwrap().extend(more);
+        let table = json!({ "source": "s", "metric": metric, "numbers": numbers });
+        let table = with(table, more);
         let claims: Claims = serde_json::from_value(json!({ "published": [table] })).unwrap();
         assert_eq!(
             claims.check().unwrap_err().key,
@@ -998,50 +843,26 @@ fn claims_are_read_strictly() {
 fn a_claim_that_is_not_tested_says_what_is_missing() {
     let records = three();
     let missing = |more: Value| {
-        let mut all = json!({ "kind": "below", "methods": ["a"], "lengths": [32], "value": 1 });
-        let more = more.as_object().unwrap().clone();
-        all.as_object_mut().unwrap().extend(more);
-        let outcomes = claims(vec![claim(all)]).evaluate_records(&records);
-        assert_eq!(outcomes[0].verdict, Verdict::NotTested);
-        outcomes[0].numbers[0].text()
+        let all = json!({ "kind": "below", "methods": ["a"], "lengths": [32], "value": 1 });
+        let found = outcome(with(all, more), &records);
+        assert_eq!(found.verdict, Verdict::NotTested);
+        found.numbers[0].text()
     };
-    let task = &records[0].task.kind;
-    for (more, text) in [
-        (
-            json!({ "experiment": "other" }),
-            format!(
-                "no experiment \"other\"; the records have {}",
-                records[0].experiment
-            ),
-        ),
-        (
-            json!({ "tasks": ["texts"] }),
-            format!("no task [\"texts\"]; the records have {task}"),
-        ),
-        (
-            json!({ "experiment": records[0].experiment, "tasks": ["texts"] }),
-            format!(
-                "no task [\"texts\"] in experiment {:?}; the records have {task}",
-                records[0].experiment
-            ),
-        ),
-        (
-            json!({ "train_lens": [99] }),
-            "not trained at [99]; the records have 16".into(),
-        ),
-        (
-            json!({ "metric": "perplexities" }),
-            "no metric \"perplexities\"; the records have exact_match".into(),
-        ),
-        (
-            json!({ "methods": ["a", "aa"] , "kind": "spread_below" }),
-            "no method \"aa\"; the records have a, b, c".into(),
-        ),
-        (
-            json!({ "lengths": ["3.5x"] }),
-            "not tested at 3.5x; tested at 8, 16, 32, 64".into(),
-        ),
-    ] {
+    let (experiment, task) = (&records[0].experiment, &records[0].task.kind);
+    let cases = cases! {
+        json!({ "experiment": "other" }),
+            format!("no experiment \"other\"; the records have {experiment}");
+        json!({ "tasks": ["texts"] }), format!("no task [\"texts\"]; the records have {task}");
+        json!({ "experiment": experiment, "tasks": ["texts"] }),
+            format!("no task [\"texts\"] in experiment {experiment:?}; the records have {task}");
+        json!({ "train_lens": [99] }), "not trained at [99]; the records have 16".into();
+        json!({ "metric": "perplexities" }),
+            "no metric \"perplexities\"; the records have exact_match".into();
+        json!({ "methods": ["a", "aa"] , "kind": "spread_below" }),
+            "no method \"aa\"; the records have a, b, c".into();
+        json!({ "lengths": ["3.5x"] }), "not tested at 3.5x; tested at 8, 16, 32, 64".into();
+    };
+    for (more, text) in cases {
         assert_eq!(missing(more.clone()), text, "{more}");
     }
 }
@@ -1122,10 +943,7 @@ fn text(records: &[RunRecord], spec: &ReportSpec, name: &str) -> String {
 
 #[test]
 fn the_chapter_against_the_source() {
-    let spec = ReportSpec {
-        claims: published(),
-        ..ReportSpec::default()
-    };
+    let spec = spec_of(published());
     let records = text_experiment();
     let markdown = text(&records, &spec, "report.md");
     let part = |from: &str, to: &str| {
@@ -1147,39 +965,20 @@ fn the_chapter_against_the_source() {
         tex.split("% Against the source\n").nth(1).unwrap()
     );
     let page = text(&records, &spec, "report.html");
-    assert!(
-        page.contains("far &lt;past&gt; training")
-            && page.contains("<table class=\"prose\">")
-            && !page.contains("<past>")
-    );
-    assert!(
-        page.contains("<a href=\"#against-the-source\">")
-            && page.contains("<section id=\"against-the-source\"")
-    );
-    assert!(report(&records, &[], &spec).unwrap().summary.contains(
+    page.must_have("far &lt;past&gt; training");
+    page.must_have("<table class=\"prose\">");
+    assert!(!page.contains("<past>"));
+    page.must_have("<a href=\"#against-the-source\">");
+    page.must_have("<section id=\"against-the-source\"");
+    report(&records, &[], &spec).unwrap().summary.must_have(
         "Claims of the source: 1 agree, 1 disagree, 1 undecided (by their means alone 1 would \
-         agree), 1 not tested."
-    ));
-    // Without claims a report is what it was.
-    let none = report(
-        &records,
-        &[],
-        &ReportSpec {
-            ..ReportSpec::default()
-        },
-    )
-    .unwrap();
-    assert!(none.file("claims.csv").is_none() && none.file("assertions.csv").is_none());
-    assert!(
-        !text(
-            &records,
-            &ReportSpec {
-                ..ReportSpec::default()
-            },
-            "report.md"
-        )
-        .contains("Against the source")
+         agree), 1 not tested.",
     );
+    // Without claims a report is what it was.
+    let spec = ReportSpec::default();
+    let none = report(&records, &[], &spec).unwrap();
+    assert!(none.file("claims.csv").is_none() && none.file("assertions.csv").is_none());
+    assert!(!text(&records, &spec, "report.md").contains("Against the source"));
 }
 
 #[test]
@@ -1380,9 +1179,7 @@ fn a_variant_with_the_scores_of_its_training_is_not_a_rival() {
     }
     let rivals = |length: Value| {
         let best = json!({ "kind": "best_of", "methods": ["a"], "lengths": [length] });
-        claims(vec![claim(best)]).evaluate_records(&records)[0]
-            .numbers
-            .len()
+        outcome(best, &records).numbers.len()
     };
     // b alone, where YaRN does not scale; both, where it does.
     assert_eq!((rivals(json!("in")), rivals(json!("2x"))), (1, 2));

@@ -51,7 +51,7 @@ fn every_difference_is_named_with_its_size() {
         &gone.run_id,
         "largest change of loss_nats",
     ] {
-        assert!(said.contains(part), "`{part}` is missing:\n{said}");
+        said.must_have(part);
     }
     let back = Comparison::of(&b, &a);
     assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
@@ -62,15 +62,16 @@ fn every_difference_is_named_with_its_size() {
     later.evaluation_of = Some(a[0].run_id.clone());
     let more = [a.clone(), vec![later]].concat();
     let said = Comparison::of(&a, &more).to_string();
-    let named = format!("({id}, later evaluation of {})", a[0].run_id);
-    assert!(said.contains(&named), "{said}");
+    said.must_have(&format!("({id}, later evaluation of {})", a[0].run_id));
     // And it is no run.
     let n = a.len();
     let both = format!("{n} of {n} runs and 1 of 1 later evaluations in both are identical");
     assert_eq!(Comparison::of(&more, &more).to_string(), both);
     let said = Closeness::of(&more, &more, 0.0).to_string();
-    let both = format!("of {n} runs and 1 later evaluations, {} without", n + 1);
-    assert!(said.contains(&both), "{said}");
+    said.must_have(&format!(
+        "of {n} runs and 1 later evaluations, {} without",
+        n + 1
+    ));
 }
 
 #[test]
@@ -104,10 +105,7 @@ fn what_is_recorded_beside_the_scores_is_compared() {
         edit(&mut second[0]);
         let compared = Comparison::of(&first, &second);
         assert!(!compared.is_identical());
-        assert!(
-            compared.different[0].what.join(" ").contains(said),
-            "{compared}"
-        );
+        compared.different[0].what.join(" ").must_have(said);
         assert!(disagreement(&first[0], &second[0]).is_some(), "{said}");
     }
     // Records of versions without blocks agree with those that have them.

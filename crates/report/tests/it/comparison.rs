@@ -264,8 +264,7 @@ fn other_tasks_are_paired_once_or_said() {
     let task = &other.settings[0].task;
     assert_eq!((task.len(), task[0].key.as_str()), (1, "task.alphabet"));
     let text = other.text(false);
-    let wanted = "another task: task.alphabet is 2 in the first, 4 in the second";
-    assert!(text.contains(wanted), "{text}");
+    text.must_have("another task: task.alphabet is 2 in the first, 4 in the second");
 }
 
 /// The same text under both: the interval of a difference also covers its blocks.
@@ -312,10 +311,7 @@ fn differences_cover_the_text() {
         is_over_text && !is_over_seeds_only && wide > 1.5 * narrow,
         "{wide} {narrow}"
     );
-    assert!(
-        text.contains("that of a difference 95 % CI over seeds and text"),
-        "{text}"
-    );
+    text.must_have("that of a difference 95 % CI over seeds and text");
     assert!(!plain.contains("seeds and text"), "{plain}");
     // What changes nothing but the mean leaves the interval over seeds.
     let (same, ..) = half(&of(0.5, 64));

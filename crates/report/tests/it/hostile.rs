@@ -529,10 +529,8 @@ fn check(report: &Report) {
     check_csv(text(report, "results.csv"));
     check_visible("summary", &report.summary);
     // The run that means no harm is there all the same.
-    assert!(
-        text(report, "report.md").contains("copy, trained at 16 symbols")
-            && report.summary.contains("alibi")
-    );
+    text(report, "report.md").must_have("copy, trained at 16 symbols");
+    report.summary.must_have("alibi");
 }
 
 #[test]
@@ -814,10 +812,8 @@ fn heaps_of_unrelated_records_have_a_bound() {
             .count(),
         100
     );
-    assert!(
-        markdown.contains("900 figures would be too many")
-            && markdown.contains("... and 4800 more")
-    );
+    markdown.must_have("900 figures would be too many");
+    markdown.must_have("... and 4800 more");
     assert_eq!(markdown.matches("\n## copy").count(), 300);
 }
 
@@ -836,10 +832,8 @@ fn only_files_are_replaced_and_what_links_point_at_is_left_alone() {
             .write(&out)
             .unwrap_err()
             .to_string();
-        assert!(
-            error.contains(name) && error.contains("it is a link, and only files are replaced"),
-            "{error}"
-        );
+        error.must_have(name);
+        error.must_have("it is a link, and only files are replaced");
         assert_eq!(fs::read_link(out.join(name)).unwrap(), *target);
         fs::remove_file(out.join(name)).unwrap();
     }
@@ -853,7 +847,7 @@ fn only_files_are_replaced_and_what_links_point_at_is_left_alone() {
         .write(&out)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("results.csv"), "{error}");
+    error.must_have("results.csv");
     assert!(
         fs::read_dir(&out).unwrap().all(|e| !e
             .unwrap()

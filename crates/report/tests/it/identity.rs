@@ -223,7 +223,7 @@ fn a_warm_start_counts_by_its_method() {
     );
     let without = report(&all[..2], &[], &spec()).unwrap();
     let markdown = String::from_utf8(without.file("report.md").unwrap().to_vec()).unwrap();
-    assert!(markdown.contains("not among the records"), "{markdown}");
+    markdown.must_have("not among the records");
 }
 
 /// A run with an axis label, as a config edited between two sweeps leaves it.
@@ -394,10 +394,7 @@ fn a_run_of_two_experiments_is_in_each() {
     let [a, b] = [&all, &turned].map(|records| report(records, &[], &spec()).unwrap());
     assert_eq!(a, b);
     let markdown = String::from_utf8(a.file("report.md").unwrap().to_vec()).unwrap();
-    assert!(
-        markdown.contains("2 runs are part of several experiments and shown in each: one, two."),
-        "{markdown}"
-    );
+    markdown.must_have("2 runs are part of several experiments and shown in each: one, two.");
     // Both seeds of rope are there, under both names.
     for name in ["one: rope", "two: rope"] {
         let runs = markdown
@@ -407,7 +404,8 @@ fn a_run_of_two_experiments_is_in_each() {
             .lines()
             .find(|line| line.starts_with(&format!("| {name} |")))
             .unwrap();
-        assert!(runs.contains("| 0: ") && runs.contains(", 1: "), "{runs}");
+        runs.must_have("| 0: ");
+        runs.must_have(", 1: ");
     }
 }
 
@@ -420,19 +418,15 @@ fn one_run_with_other_numbers_is_an_error_that_names_it() {
     let error = report(&records, &[], &spec()).unwrap_err();
     assert!(matches!(error, ReportError::Conflict { .. }));
     let text = error.to_string();
-    assert!(
-        text.contains(&other.run_id) && text.contains("trained at 16"),
-        "{text}"
-    );
+    text.must_have(&other.run_id);
+    text.must_have("trained at 16");
     // So it is in another experiment, and under another id with the same spec and seed.
     other.experiment = "elsewhere".into();
     *records.last_mut().unwrap() = other.clone();
-    assert!(
-        report(&records, &[], &spec())
-            .unwrap_err()
-            .to_string()
-            .contains("copy and elsewhere")
-    );
+    report(&records, &[], &spec())
+        .unwrap_err()
+        .to_string()
+        .must_have("copy and elsewhere");
     other.run_id = hex("another id");
     *records.last_mut().unwrap() = other;
     assert!(report(&records, &[], &spec()).is_err());

@@ -85,7 +85,7 @@ fn halves_that_are_scored_on_other_text_are_named() {
     }
     let said =
         "Runs of half the steps are scored on 5,000 tokens of the text, the others on 4,096.";
-    assert!(page(&all).contains(said), "{}", page(&all));
+    page(&all).must_have(said);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_narrow_terminal_gets_the_means_without_their_intervals() {
         rows.iter()
             .all(|row| !row.contains('[') && row.chars().count() < widest)
     );
-    assert!(narrow.contains("intervals do not fit"), "{narrow}");
+    narrow.must_have("intervals do not fit");
     // The means themselves stay.
     for (row, all) in rows.iter().zip(table(&whole)) {
         assert!(
@@ -208,7 +208,7 @@ fn shares_move_by_a_difference() {
     );
     let wanted = "1 of 3 methods is still learning: from half the steps to all, exact_match at 16 \
                   moves by more than 0.03 for rope (+0.04";
-    assert!(markdown.contains(wanted), "{markdown}");
+    markdown.must_have(wanted);
 }
 
 /// A rate at the end of those tried is marked in its row, and the table says what the mark is.
@@ -233,14 +233,10 @@ fn a_chosen_value_at_the_end_of_its_list_is_explained() {
     };
     let note = "Edge: the smallest or the largest value tried.";
     let (inside, edge) = (of(1), of(2));
-    assert!(
-        !inside.contains(note) && inside.contains("rope \\[lr = 0.001\\]"),
-        "{inside}"
-    );
-    assert!(
-        edge.contains(note) && edge.contains("rope \\[lr = 0.001, edge\\]"),
-        "{edge}"
-    );
+    assert!(!inside.contains(note), "{inside}");
+    inside.must_have("rope \\[lr = 0.001\\]");
+    edge.must_have(note);
+    edge.must_have("rope \\[lr = 0.001, edge\\]");
 }
 
 /// Also where the value is part of the name, because methods differ in it.
@@ -282,10 +278,8 @@ fn the_first_sentence_names_the_training_length() {
     }
     let page = report(&records, &[], &spec(&[Format::Md])).unwrap();
     let page = text(&page, "report.md");
-    assert!(
-        page.contains("Trained at 64 bytes, ") && !page.contains("Trained at 33"),
-        "{page}"
-    );
+    page.must_have("Trained at 64 bytes, ");
+    assert!(!page.contains("Trained at 33"), "{page}");
 }
 
 #[test]
@@ -370,11 +364,11 @@ fn all_and_none_are_said_in_short() {
     let wanted = "All 5 methods are still learning: from half the steps to all, perplexity at 64 moves \
                   by -18.1 % (nope) to -4.9 % (rope).";
     let found = note(&moves);
-    assert!(found.contains(wanted), "{found}");
+    found.must_have(wanted);
     let found = note(&|_| 0.01);
     let wanted = "No method is still learning: from half the steps to all, perplexity at 64 moves by \
                   at most 3 %.";
-    assert!(found.contains(wanted), "{found}");
+    found.must_have(wanted);
 }
 
 /// What is not a result changes no number: the tables are those of the results, but for the last
@@ -416,14 +410,8 @@ fn halves_and_selection_are_counted_nowhere() {
             .to_owned()
     };
     assert_eq!(section(&with), section(&without));
-    assert!(
-        with.contains("9 runs were scored on selection rows"),
-        "{with}"
-    );
-    assert!(
-        with.contains("5 runs were trained with half the steps"),
-        "{with}"
-    );
+    with.must_have("9 runs were scored on selection rows");
+    with.must_have("5 runs were trained with half the steps");
     assert!(!without.contains("half to all") && !without.contains('†'));
     // Claims and comparisons of two sets see the results alone.
     let claims: Claims = serde_json::from_value(json!({ "claim": [{

@@ -82,8 +82,7 @@ fn a_length_that_memory_left_out_was_not_tested() {
         *row(run, 64) = absent_row("trained", 64, EvalStatus::Skipped, "memory");
     }
     assert_eq!(reach(&records, "a"), "≥ 2x (32)");
-    let named = "a (not tested further) holds up to 32 symbols (2x that length)";
-    assert!(markdown(&records).contains(named), "{}", markdown(&records));
+    markdown(&records).must_have("a (not tested further) holds up to 32 symbols (2x that length)");
     // One that diverged there was tested.
     for seed in 0..3 {
         let run = of(&mut records, "a", seed);
@@ -97,10 +96,7 @@ fn a_training_that_diverged_has_not_learned() {
     let mut records = copying();
     diverge(of(&mut records, "a", 1));
     let page = markdown(&records);
-    assert!(
-        page.contains("a: 2 of 3 seeds learned: training diverged (seed 1)"),
-        "{page}"
-    );
+    page.must_have("a: 2 of 3 seeds learned: training diverged (seed 1)");
     diverge(of(&mut records, "a", 2));
     assert_eq!(reach(&records, "a"), "not converged");
     // Where all did, nothing has a score.
@@ -163,10 +159,7 @@ fn intervals_too_wide_for_numbers_end_no_report() {
         ..spec()
     };
     let page = text(&report(&records, &[], &spec).unwrap(), "report.md");
-    assert!(
-        page.contains("n = 2, too wide an interval, the mean does not"),
-        "{page}"
-    );
+    page.must_have("n = 2, too wide an interval, the mean does not");
     assert!(!page.contains("one seed"), "{page}");
 }
 
@@ -182,11 +175,8 @@ fn every_run_has_the_bytes_of_its_own_tokens() {
         .lines()
         .find(|l| l.contains(",b,") && l.contains(",64,bits_per_byte,"));
     let value = 2.0 / std::f64::consts::LN_2 / 2.0;
-    assert!(
-        line.unwrap()
-            .contains(&format!(",{}", value.to_string().split_at(8).0)),
-        "{line:?}"
-    );
+    let digits = format!(",{}", value.to_string().split_at(8).0);
+    line.unwrap().must_have(&digits);
 }
 
 #[test]
@@ -221,10 +211,7 @@ fn a_diverged_seed_stays_with_its_method_where_ranges_clash() {
     records.extend(others);
     let page = markdown(&records);
     assert!(!page.contains("not tested there"), "{page}");
-    assert!(
-        page.contains("2 of 3 seeds learned: training diverged (seed 4)"),
-        "{page}"
-    );
+    page.must_have("2 of 3 seeds learned: training diverged (seed 4)");
 }
 
 #[test]

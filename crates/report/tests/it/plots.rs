@@ -1,6 +1,6 @@
 //! Figures of lines: legends, bands, and names and numbers of any origin.
 
-use crate::common::{copy_task, ok_row, record};
+use crate::common::{MustHave, copy_task, ok_row, record};
 use crate::report::{spec, text};
 use longreach_report::plot::{LinePlot, Series};
 use longreach_report::report;
@@ -27,10 +27,8 @@ fn the_legend_names_what_varies_and_the_reference() {
     assert!(place("base") < place("100") && place("1000") < place("chance: 0.500"));
     plot.reference_y = Some((7.0, "chance: 7.000".into()));
     plot.y_range = Some((0.0, 1.0));
-    assert!(
-        plot.to_svg().contains("chance: 7.000"),
-        "the axis holds its reference"
-    );
+    // The axis holds its reference.
+    plot.to_svg().must_have("chance: 7.000");
 }
 
 #[test]
@@ -48,11 +46,8 @@ fn hostile_names_and_numbers_are_harmless() {
         ..Default::default()
     };
     let svg = plot.to_svg();
-    assert!(
-        !svg.contains("<script>")
-            && svg.contains("&lt;script&gt;$x$ &amp;")
-            && !svg.contains('\u{1}')
-    );
+    svg.must_have("&lt;script&gt;$x$ &amp;");
+    assert!(!svg.contains("<script>") && !svg.contains('\u{1}'));
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
     assert!(LinePlot::default().to_svg().contains("no numbers"));
 }

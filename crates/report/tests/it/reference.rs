@@ -1,6 +1,6 @@
 //! What the scores of test-time variants are measured against: the trained encoding in length.
 
-use crate::common::{ok_row, record, text_task};
+use crate::common::{MustHave, ok_row, record, text_task};
 use longreach_report::{Report, ReportSpec, report};
 use records::RunRecord;
 use serde_json::json;
@@ -85,7 +85,7 @@ fn a_variant_that_ruins_the_model_has_no_reach() {
         .lines()
         .find(|line| line.contains("holds up to"))
         .unwrap();
-    assert!(finding.contains("rope + by-length holds"), "{finding}");
+    finding.must_have("rope + by-length holds");
     assert!(!finding.contains("always-8"), "{finding}");
     // The trained encoding counts against itself.
     let ratio = row(&markdown, "Reach", "rope")[2].clone();
@@ -98,18 +98,18 @@ fn a_headline_says_who_beats_its_method_everywhere() {
     let flat = [30.0, 30.1, 30.2, 30.3];
     let summary = report_of(&records(&[], Some(flat))).summary;
     let said = "the perplexity of rope is lower than that of alibi at every tested length";
-    assert!(summary.contains("alibi holds up to"), "{summary}");
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("alibi holds up to");
+    summary.must_have(said);
     // Better by every mean, but not beyond the spread of seeds at the longest length.
     let touching = [29.0, 29.0, 29.0, 29.0];
     let summary = report_of(&records(&[], Some(touching))).summary;
-    assert!(summary.contains("alibi holds up to"), "{summary}");
+    summary.must_have("alibi holds up to");
     assert!(!summary.contains("at every tested length"), "{summary}");
     // Better at the last length is enough to be named alone.
 
     let crossing = [20.0, 20.1, 20.2, 20.3];
     let summary = report_of(&records(&[], Some(crossing))).summary;
-    assert!(summary.contains("alibi holds up to"), "{summary}");
+    summary.must_have("alibi holds up to");
     assert!(!summary.contains("at every tested length"), "{summary}");
 }
 

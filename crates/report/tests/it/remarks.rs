@@ -1,6 +1,6 @@
 //! Remarks on methods in the leading table: seals, programs, and scalings that were replaced.
 
-use crate::common::{describe, ok_row, record, text_task};
+use crate::common::{MustHave, describe, ok_row, record, text_task};
 use longreach_report::{ReportSpec, report};
 use records::RunRecord;
 use serde_json::{Value, json};
@@ -77,16 +77,13 @@ fn a_seal_that_is_missing_or_broken_is_said_in_the_row() {
         "{names:?}"
     );
     let said = "[a] 1 of 3 records without a seal, so that an edit would not show.";
-    assert!(
-        summary.contains(said) && markdown.contains(said),
-        "{summary}"
-    );
-    assert!(markdown.contains("1 of 6 records have none"), "{markdown}");
+    summary.must_have(said);
+    markdown.must_have(said);
+    markdown.must_have("1 of 6 records have none");
     // The seal that was left in place does not fit.
     let (names, summary, _) = shown(&records);
     assert!(names[1].contains("[a"), "{names:?}");
-    let said = "[a] 1 of 3 records changed after it was written: its seal does not fit.";
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("[a] 1 of 3 records changed after it was written: its seal does not fit.");
 }
 
 #[test]
@@ -96,7 +93,7 @@ fn where_no_record_has_a_seal_the_conditions_say_it_once() {
     let (names, summary, markdown) = shown(&records);
     assert_eq!(names, ["alibi", "rope"]);
     assert!(!summary.contains("[a]"), "{summary}");
-    assert!(markdown.contains("6 of 6 records have none"), "{markdown}");
+    markdown.must_have("6 of 6 records have none");
 }
 
 #[test]
@@ -113,19 +110,16 @@ fn records_of_another_program_are_said_in_the_row() {
     });
     assert!(names[1].contains("[a"), "{names:?}");
     assert_eq!(names[0], "alibi");
-    let said = "[a] has runs recorded by commit fedcba987, most others by commit 0123abc.";
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("[a] has runs recorded by commit fedcba987, most others by commit 0123abc.");
     let (_, summary, _) = with(0..2, |record| {
         record.environment.device = "cuda".into();
         record.environment.burn = "0.23.0".into();
     });
-    let said = "[a] has runs recorded by Burn 0.23.0, cuda, most others by 0.22.1, cpu.";
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("[a] has runs recorded by Burn 0.23.0, cuda, most others by 0.22.1, cpu.");
     let (_, summary, _) = with(3..4, |record| {
         record.environment.burn = "none: pytorch 2.10.0+cu132".into();
     });
-    let said = "[a] has runs recorded by pytorch 2.10.0+cu132, most others by Burn 0.22.1.";
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("[a] has runs recorded by pytorch 2.10.0+cu132, most others by Burn 0.22.1.");
 }
 
 #[test]
@@ -146,8 +140,7 @@ fn a_variant_that_replaces_a_trained_scaling_is_said_in_its_row() {
     let (names, summary, _) = shown(&records);
     assert_eq!(names[..2], ["alibi".to_owned(), "rope".to_owned()]);
     assert!(names[2].starts_with("rope + ntk "), "{names:?}");
-    let said = "[a] trained under the scaling yarn, evaluated under ntk.";
-    assert!(summary.contains(said), "{summary}");
+    summary.must_have("[a] trained under the scaling yarn, evaluated under ntk.");
     // Without a trained scaling a variant replaces none.
     for record in &mut records[3..] {
         record.change(|record| {

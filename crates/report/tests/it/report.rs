@@ -542,21 +542,16 @@ fn a_later_evaluation_that_scored_other_bytes_has_its_own_definition() {
     let both = markdown(&[run.clone(), later.clone()]);
     let said = "for rope at 64, 128: over 30720 bytes; for rope at 256, evaluated later: over \
                 32768 bytes";
-    assert!(both.contains(said), "{both}");
+    both.must_have(said);
     // One that scored the same bytes says nothing more.
     define(&mut later, "over 30720 bytes");
     let both = markdown(&[run, later.clone()]);
-    assert!(
-        both.contains("over 30720 bytes") && !both.contains("evaluated later"),
-        "{both}"
-    );
+    both.must_have("over 30720 bytes");
+    assert!(!both.contains("evaluated later"), "{both}");
     // By itself it knows nothing of what its run was tested at.
     let alone = markdown(&[later]);
-    assert!(
-        alone.contains("Trained at 64 bytes, which this evaluation leaves out")
-            && !alone.contains("not tested there"),
-        "{alone}"
-    );
+    alone.must_have("Trained at 64 bytes, which this evaluation leaves out");
+    assert!(!alone.contains("not tested there"), "{alone}");
 }
 
 #[test]
@@ -565,9 +560,8 @@ fn one_seed_has_no_interval_and_no_ranking() {
     let markdown = text(&report, "report.md");
     let table = cells(&markdown, "exact_match by test length");
     assert!(table[1..].iter().flatten().all(|c| !c.contains('±')));
-    assert!(
-        !markdown.contains("| **") && markdown.contains("Single seed: no interval, no ranking.")
-    );
+    assert!(!markdown.contains("| **"));
+    markdown.must_have("Single seed: no interval, no ranking.");
     assert!(!text(&report, "tables.tex").contains("textbf"));
     assert!(report.summary.contains("one seed: no ranking"));
 }
@@ -983,17 +977,11 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
         !markdown.contains("| **"),
         "the best of a longer column is marked although it did not converge"
     );
-    assert!(
-        markdown.contains(
-            "## Not converged\n\n- copy, trained at 16 symbols: low: 0 of 3 seeds learned: exact_match"
-        ),
-        "{markdown}"
+    markdown.must_have(
+        "## Not converged\n\n- copy, trained at 16 symbols: low: 0 of 3 seeds learned: exact_match",
     );
-    assert!(markdown.contains("At 64 a has 0.000"), "{markdown}");
-    assert!(
-        markdown.contains("; no other method has learned the task in length."),
-        "{markdown}"
-    );
+    markdown.must_have("At 64 a has 0.000");
+    markdown.must_have("; no other method has learned the task in length.");
     assert!(text(&report, "report.html").contains("<h2>Not converged (1)</h2>"));
     assert!(
         text(&report, "summaries.csv")
@@ -1104,7 +1092,7 @@ fn a_method_is_said_to_be_better_everywhere_by_the_seeds_that_learned() {
     ]);
     let summary = report(&records, &[], &spec()).unwrap().summary;
     // By the means over all seeds b would be better at every length.
-    assert!(summary.contains("both hold up to 64"), "{summary}");
+    summary.must_have("both hold up to 64");
     assert!(!summary.contains("at every tested length"), "{summary}");
 }
 
@@ -1156,10 +1144,10 @@ fn seeds_that_learned_count_past_the_training_length() {
     // In length all seeds count: (0.02 x 4 + 0.9) / 5; past it the four pairs that learned.
     assert!(b[2].starts_with("+0.20 ") && !b[2].contains('/'), "{b:?}");
     assert!(b[3].contains("+0.50") && b[3].contains("(4/5)"), "{b:?}");
-    assert!(markdown.contains(
-        "a: 4 of 5 seeds learned: exact_match 0.500 (seed 2) in length (mean over tested lengths up \
-         to 16), 0.95 needed; past the training length the seeds that learned count"
-    ));
+    markdown.must_have(
+        "a: 4 of 5 seeds learned: exact_match 0.500 (seed 2) in length (mean over tested lengths \
+         up to 16), 0.95 needed; past the training length the seeds that learned count",
+    );
     assert!(markdown.contains("c: 2 of 5 seeds learned") && markdown.contains("b holds up to"));
     let summaries = text(&found, "summaries.csv");
     for (name, row) in [("a", "0.8,,,,4,5"), ("b", "1,,,,5,5"), ("c", "0.4,,,,2,5")] {
@@ -1187,12 +1175,9 @@ fn a_loss_no_better_than_guessing_has_not_converged() {
         row.metrics.values_mut().for_each(|m| m.value = 5.6);
     }
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(
-        markdown.contains(
-            "nope: 0 of 3 seeds learned: perplexity 270.4 (seed 1), 270.4 (seed 2), 270.4 (seed \
-             3) at 64, no better than guessing (256.0)"
-        ),
-        "{markdown}"
+    markdown.must_have(
+        "nope: 0 of 3 seeds learned: perplexity 270.4 (seed 1), 270.4 (seed 2), 270.4 (seed 3) \
+         at 64, no better than guessing (256.0)",
     );
 }
 
@@ -1220,8 +1205,8 @@ fn guessing_is_that_of_each_method() {
         ..spec()
     };
     let csv = text(&report(&records, &[], &spec).unwrap(), "claims.csv");
-    assert!(csv.contains("of a at 64 to chance (0.500)"), "{csv}");
-    assert!(csv.contains("of b at 64 to chance (0.062"), "{csv}");
+    csv.must_have("of a at 64 to chance (0.500)");
+    csv.must_have("of b at 64 to chance (0.062");
 }
 
 #[test]
@@ -1231,13 +1216,13 @@ fn the_score_in_length_is_at_a_length_that_every_method_has() {
         ("b", &[[1.0, 1.0, 1.0, 1.0]; 2]),
     ]);
     let before = summary(&records);
-    assert!(before.contains("b holds up to 64"), "{before}");
+    before.must_have("b holds up to 64");
     // Only a was tested at the training length, 16.
     for run in records.iter_mut().filter(|run| run.labels[0].text == "b") {
         run.evals.retain(|row| row.test_len != 16);
     }
     let after = summary(&records);
-    assert!(after.contains("b holds up to 64"), "{after}");
+    after.must_have("b holds up to 64");
 }
 
 #[test]
@@ -1267,7 +1252,7 @@ fn texts_of_different_sizes_are_told() {
     let loss = rows.find_map(|row| row.metrics.get_mut("loss_nats"));
     loss.unwrap().n /= 2;
     let told = markdown(&records);
-    assert!(told.contains(note), "{told}");
+    told.must_have(note);
 }
 
 /// Looks of a figure's lines: colour and dash.
@@ -1344,10 +1329,8 @@ fn many_methods_have_a_look_each_and_no_bands() {
         text(&few, "perplexity-by-length.svg").matches(band).count(),
         3
     );
-    assert!(
-        text(&few, "training-loss.svg").contains(band)
-            && !text(&few, "training-loss.svg").contains(">pe<")
-    );
+    text(&few, "training-loss.svg").must_have(band);
+    assert!(!text(&few, "training-loss.svg").contains(">pe<"));
 }
 
 #[test]
@@ -1361,10 +1344,7 @@ fn bands_of_shares_stay_where_these_can_be() {
         ],
     )]);
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(
-        markdown.contains("Bands: 95 % CI over seeds and test rows, n = 3."),
-        "{markdown}"
-    );
+    markdown.must_have("Bands: 95 % CI over seeds and test rows, n = 3.");
 }
 
 #[test]
@@ -1376,11 +1356,8 @@ fn what_was_not_tested_is_not_called_unlearned() {
         row.metrics.clear();
     }
     let summary = report(&records, &[], &spec()).unwrap().summary;
-    assert!(
-        summary.contains(
-            "no method has a score in length (skipped), so there is no extrapolation to report"
-        ),
-        "{summary}"
+    summary.must_have(
+        "no method has a score in length (skipped), so there is no extrapolation to report",
     );
     assert!(!summary.contains("learned the task"), "{summary}");
 }
@@ -1402,7 +1379,7 @@ fn reach_and_area_by_hand() {
     assert_eq!(shown(&table[2]), ["b", "≥ 4x (64)", "1.000 ± 0.000"]);
     let csv = text(&report, "summaries.csv");
     assert!(csv.contains("a,,reach,,16,") && csv.contains("b,,reach,,64,"));
-    assert!(csv.contains("b,,kept_area,,1,0,1,1,2,2,ok"), "{csv}");
+    csv.must_have("b,,kept_area,,1,0,1,1,2,2,ok");
 }
 
 #[test]
@@ -1422,19 +1399,15 @@ fn reach_leaves_out_lengths_that_were_not_tested() {
     // b was not tested at 32 and keeps its score at 64.
     let (reach, summary) = shown(&without("b", 32, all([1.0; 4])));
     assert_eq!(reach, ["1x", "≥ 4x (64)"]);
-    assert!(summary.contains("b holds up to 64"), "{summary}");
+    summary.must_have("b holds up to 64");
     // Both are lost at the first length past training at which they were tested.
     let (reach, summary) = shown(&without("b", 32, all([1.0, 1.0, 1.0, 0.5])));
     assert_eq!(reach, ["1x", "1x"]);
-    let sentence = "no method holds at the next length at which it was tested";
-    assert!(summary.contains(sentence), "{summary}");
+    summary.must_have("no method holds at the next length at which it was tested");
     // Nothing longer was tested of b: nothing is said of it.
     let (reach, summary) = shown(&without("b", 32, without("b", 64, all([1.0; 4]))));
     assert_eq!(reach, ["1x", "≥ 1x"]);
-    assert!(
-        summary.contains("no method holds at the next tested length, 32"),
-        "{summary}"
-    );
+    summary.must_have("no method holds at the next tested length, 32");
 }
 
 #[test]
@@ -1463,12 +1436,8 @@ fn a_score_that_a_method_does_not_have_is_not_called_low() {
         none.contains(&format!("{low}.")) || none.contains(&format!("{low};")),
         "{none}"
     );
-    assert!(
-        one.contains(&format!("{low}, or it has none there")),
-        "{one}"
-    );
-    let absent = "at the next tested length, 32 symbols: none has a score there";
-    assert!(both.contains(absent), "{both}");
+    one.must_have(&format!("{low}, or it has none there"));
+    both.must_have("at the next tested length, 32 symbols: none has a score there");
 }
 
 #[test]
@@ -1535,13 +1504,9 @@ fn differences_are_paired_by_seed() {
             ]
         );
         assert!(markdown.contains("n = 3 pairs"));
-        assert!(
-            report.summary.contains(&format!(
-                "Paired by seed, exact_match minus that of {name} at 64: no difference shown: "
-            )),
-            "{}",
-            report.summary
-        );
+        report.summary.must_have(&format!(
+            "Paired by seed, exact_match minus that of {name} at 64: no difference shown: "
+        ));
     }
 }
 
@@ -1575,16 +1540,10 @@ fn many_settings_are_the_rows_of_the_overview() {
     assert_eq!(rows[0], ["setting", "rope", "alibi"]);
     assert_eq!(rows.len(), 1 + kinds.len());
     for (row, kind) in rows[1..].iter().zip(&kinds) {
-        assert!(
-            row[0].contains(&format!("{kind}, trained at 16 symbols")),
-            "{row:?}"
-        );
+        row[0].must_have(&format!("{kind}, trained at 16 symbols"));
         assert_eq!(row[1..], ["1x", "1.5x"]);
     }
-    assert!(
-        markdown.contains("Methods of few settings, 1, are in their tables only."),
-        "{markdown}"
-    );
+    markdown.must_have("Methods of few settings, 1, are in their tables only.");
 }
 
 #[test]
@@ -1598,10 +1557,7 @@ fn a_metric_defined_in_two_ways_is_shown_in_both() {
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     let both =
         "for alibi: share of sequences with every answer token right; for rope: decoded greedily.";
-    assert!(
-        markdown.contains(&format!("- exact_match: {both}")),
-        "{markdown}"
-    );
+    markdown.must_have(&format!("- exact_match: {both}"));
 }
 
 #[test]
@@ -1660,44 +1616,30 @@ fn none_is_best_at_zero_or_among_equals() {
         ("a", &learned([0.0; 3])),
         ("b", &learned([0.0; 3])),
     ]));
-    assert!(
-        zero.contains("no method holds at the next tested length"),
-        "{zero}"
-    );
-    assert!(
-        zero.contains(". At 64 every exact match is 0.000.") && !zero.contains("best exact match"),
-        "{zero}"
-    );
+    zero.must_have("no method holds at the next tested length");
+    zero.must_have(". At 64 every exact match is 0.000.");
+    assert!(!zero.contains("best exact match"), "{zero}");
     // Equal means, in other orders of the seeds.
     let tied = summary(&scores(&[
         ("a", &learned([0.5, 0.6, 0.7])),
         ("b", &learned([0.7, 0.5, 0.6])),
         ("c", &learned([0.1; 3])),
     ]));
-    assert!(
-        tied.contains("At 64 the highest exact match, 0.600, is that of a and b."),
-        "{tied}"
-    );
+    tied.must_have("At 64 the highest exact match, 0.600, is that of a and b.");
     // Above another, not beyond its interval: no best, and the reason.
     let near = summary(&scores(&[
         ("a", &learned([0.5, 0.6, 0.7])),
         ("b", &learned([0.5, 0.6, 0.6])),
         ("c", &learned([0.0; 3])),
     ]));
-    assert!(
-        near.contains("the highest exact match is that of a (0.60 [")
-            && near.contains("its 95 % interval touches that of b)"),
-        "{near}"
-    );
+    near.must_have("the highest exact match is that of a (0.60 [");
+    near.must_have("its 95 % interval touches that of b)");
     let clear = summary(&scores(&[
         ("a", &learned([0.9; 3])),
         ("b", &learned([0.1; 3])),
     ]));
-    assert!(
-        clear.contains("the best exact match is that of a (0.900 [")
-            && clear.contains("its 95 % interval touches no other)"),
-        "{clear}"
-    );
+    clear.must_have("the best exact match is that of a (0.900 [");
+    clear.must_have("its 95 % interval touches no other)");
 }
 
 #[test]
@@ -1710,10 +1652,7 @@ fn none_is_best_at_chance() {
         run.task.chance.insert("exact_match".into(), 0.5);
     }
     let text = summary(&records);
-    assert!(
-        text.contains("At 64 no method is shown to have a better exact match than chance (0.500)"),
-        "{text}"
-    );
+    text.must_have("At 64 no method is shown to have a better exact match than chance (0.500)");
     // Clear of the other, and not clear of chance.
     for row in records
         .iter_mut()
@@ -1724,12 +1663,10 @@ fn none_is_best_at_chance() {
         row.metrics.get_mut("exact_match").unwrap().value = 0.0;
     }
     let report = report(&records, &[], &spec()).unwrap();
-    assert!(
-        report
-            .summary
-            .contains("no method is shown to have a better exact match than chance")
-            && !report.summary.contains(" *")
-    );
+    report
+        .summary
+        .must_have("no method is shown to have a better exact match than chance");
+    assert!(!report.summary.contains(" *"));
 }
 
 #[test]
@@ -1743,22 +1680,16 @@ fn the_reason_is_the_one_that_applies() {
     (row.status, row.reason) = (EvalStatus::Skipped, Some("memory".into()));
     row.metrics.clear();
     let text = summary(&records);
-    assert!(
-        text.contains("highest exact match is that of a (0.900 [")
-            && text.contains("(2/3); not all of its seeds gave a number"),
-        "{text}"
-    );
+    text.must_have("highest exact match is that of a (0.900 [");
+    text.must_have("(2/3); not all of its seeds gave a number");
     // The other has one seed.
     let all = scores(&[
         ("a", &[[1.0, 1.0, 0.9, 0.9]; 3]),
         ("b", &[[1.0, 1.0, 0.1, 0.1]]),
     ]);
     let text = summary(&all);
-    assert!(text.contains("b has one seed: no ranking"), "{text}");
-    assert!(
-        text.contains("minus that of a at 64: one seed: no test: b (-0.800)."),
-        "{text}"
-    );
+    text.must_have("b has one seed: no ranking");
+    text.must_have("minus that of a at 64: one seed: no test: b (-0.800).");
     // Nothing to compare with is not the absence of a difference.
     let mut records = scores(&[
         ("a", &[[1.0, 1.0, 0.9, 0.9]; 3]),
@@ -1768,22 +1699,15 @@ fn the_reason_is_the_one_that_applies() {
         *run.evals.last_mut().unwrap() =
             absent_row("trained", 64, EvalStatus::Unsupported, "the table ends");
     }
-    assert!(
-        summary(&records).contains("at 64: no number: b (unsupported)."),
-        "{}",
-        summary(&records)
-    );
+    summary(&records).must_have("at 64: no number: b (unsupported).");
     // A baseline that ends there is compared where it has its last number.
     let of_b = ReportSpec {
         baseline: Some("b".into()),
         ..spec()
     };
     let text = report(&records, &[], &of_b).unwrap().summary;
-    assert!(
-        text.contains("minus that of b at 32: better: a ("),
-        "{text}"
-    );
-    assert!(text.contains(". b has no number at 64."), "{text}");
+    text.must_have("minus that of b at 32: better: a (");
+    text.must_have(". b has no number at 64.");
 }
 
 #[test]
@@ -1804,11 +1728,8 @@ fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
         records
     };
     let text = summary(&with([0.2, 0.7], 3));
-    assert!(
-        text.contains(
-            "exact match at 16 does not distinguish the methods, token accuracy does: from b (0.700 ["
-        ),
-        "{text}"
+    text.must_have(
+        "exact match at 16 does not distinguish the methods, token accuracy does: from b (0.700 [",
     );
     for (tokens, seeds) in [([0.2, 0.22], 3), ([0.2, 0.7], 1)] {
         assert!(
@@ -1878,7 +1799,7 @@ fn scores_while_training_have_a_figure_for_each_length() {
         names(&with)
     );
     let markdown = text(&with, "report.md");
-    assert!(markdown.contains("exact_match at"), "{markdown}");
+    markdown.must_have("exact_match at");
     assert!(markdown.contains("by training step, under the encoding as trained"));
     // Where nothing is solved, the axis is that of a share all the same.
     let rows = |record: &mut RunRecord| {
@@ -1947,10 +1868,8 @@ fn runs_that_were_trained_together_say_so() {
         record.environment.runs_together = Some(8);
     }
     let all = text_of(&records);
-    assert!(
-        all.contains("trained together") && all.contains("8 runs"),
-        "{all}"
-    );
+    all.must_have("trained together");
+    all.must_have("8 runs");
     assert!(!all.contains("others alone"), "{all}");
     records[0].environment.runs_together = None;
     assert!(text_of(&records).contains("others alone"));
@@ -1979,7 +1898,7 @@ fn the_steps_of_runs_that_may_end_early_are_told() {
     }
     let told = "a training ended once exact_match was at least 1 on selection rows at the training \
                 length, measured every 500 steps, or after all its steps";
-    assert!(page.contains(told), "{page}");
+    page.must_have(told);
 }
 
 #[test]
@@ -2022,7 +1941,7 @@ fn a_range_is_a_column_named_by_its_ends() {
         report(&ranged(), &[], &spec()).unwrap(),
     );
     let page = text(&after, "report.md");
-    assert!(page.contains("| 17..32 |"), "{page}");
+    page.must_have("| 17..32 |");
     // The numbers are those of the rows, and all else is as without a range.
     assert_eq!(page.replace("17..32", "32"), text(&before, "report.md"));
     let (before, after) = (text(&before, "results.csv"), text(&after, "results.csv"));
@@ -2076,8 +1995,6 @@ fn runs_tested_at_a_length_and_over_a_range_that_ends_there_are_apart() {
     }
     records.extend(others);
     let page = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(
-        page.contains("tested at 17..32") && page.contains("tested at 32"),
-        "{page}"
-    );
+    page.must_have("tested at 17..32");
+    page.must_have("tested at 32");
 }

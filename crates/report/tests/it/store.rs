@@ -140,12 +140,10 @@ fn bad_files_are_left_out_with_a_reason() {
         found.excluded.iter().map(|e| e.line).collect::<Vec<_>>(),
         [Some(3), Some(5)]
     );
-    assert!(
-        read_record(&dir.path().join("zzz/newer/record.json"))
-            .unwrap_err()
-            .to_string()
-            .contains("newer")
-    );
+    read_record(&dir.path().join("zzz/newer/record.json"))
+        .unwrap_err()
+        .to_string()
+        .must_have("newer");
 }
 
 #[test]
@@ -255,7 +253,7 @@ fn numbers_that_are_not_finite_are_refused() {
         let error = write_record(&dir.path().join("run"), &record)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("not finite"), "{error}");
+        error.must_have("not finite");
         assert!(write_jsonl(&dir.path().join("r.jsonl"), &[record]).is_err());
     };
     refused(&|r| r.evals[0].metrics.get_mut("exact_match").unwrap().value = f64::NAN);
@@ -269,7 +267,7 @@ fn a_missing_root_is_an_error_that_names_it() {
     let error = find_records(&["no/such/runs".into()])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no/such/runs"), "{error}");
+    error.must_have("no/such/runs");
 }
 
 #[cfg(unix)]
@@ -362,12 +360,9 @@ fn later_evaluations_are_found_beside_the_record_of_their_run() {
         .map(|excluded| excluded.reason.as_str())
         .collect();
     assert_eq!(reasons.len(), 3);
-    assert!(
-        reasons[0].contains("not a record")
-            && reasons[1].contains("other weights")
-            && reasons[2].contains("own record"),
-        "{reasons:?}"
-    );
+    reasons[0].must_have("not a record");
+    reasons[1].must_have("other weights");
+    reasons[2].must_have("own record");
     // No deeper than asked for.
     assert_eq!(
         records::find_records_within(&[dir.path().into()], 1)

@@ -1,6 +1,6 @@
 //! Automata: every word of short lengths, shares of long words against exact counts, and mistakes.
 
-use crate::common;
+use crate::common::{self, MustHave};
 use longreach_tasks::{Batch, Rows, Task, TaskConfig, TaskError};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -306,6 +306,30 @@ fn words_of_either_answer_differ_and_are_held_out() {
     assert!(selection.iter().all(|row| !test.contains(row)));
 }
 
+/// What is changed in [`OWN`] without its `answer`, or another table; the key at fault, its value,
+/// `-` where there is none, and parts of what is wrong and of what is allowed or helps.
+const MISTAKES: &str = r#"
+"own" -> "tomita_1" | symbols | - | `language` is "tomita_1" | write language = "own"
+, z = "r" } -> } | transitions.p.z | - | is missing | every symbol
+transitions.r = -> # | transitions.r | - | is missing | add transitions.r = {
+y = "r", z = "q" -> y = "s", z = "q" | transitions.q.y | s | not one of the names | p, q, r
+x = "p" -> a = "p" | transitions.r.a | a | not one of the names | x, y, z
+transitions.r = -> transitions.s = | transitions.s | s | not one of the names | p, q, r
+start = "q" -> start = "0" | start | 0 | not one of the names | p, q, r
+start = "q" -> # | start | - | not one of the names | p, q, r
+["p", "r"] -> ["p", "t"] | accepting.1 | t | not one of the names | p, q, r
+["p", "r"] -> ["p", "p"] | accepting.1 | p | occurs twice | different names
+["x", "y", "z"] -> ["x", "y", "z", "y"] | symbols.3 | y | occurs twice | different names
+["p", "q", "r"] -> ["p", "q", "r", "p"] | states.3 | p | occurs twice | different names
+["x", "y", "z"] -> ["x", "y", "a b"] | symbols.2 | a b | is not a name | letters
+symbols = ["x", "y", "z"] -> # | symbols | 0 names | out of range | 1 to 64
+["p", "r"] -> [] | answer | accept | length 20, where every word is rejected | "states"
+["p", "r"] -> ["p", "q", "r"] | answer | accept | length 20, where every word is accepted | "states"
+language = "ab_star" | answer | accept | length 41, where every word is rejected | test_lens
+test_rows = 0 | test_rows | 0 | out of range | 1 to 1000000
+test_rows = 1000001 | test_rows | 1000001 | out of range | 1 to 1000000
+"#;
+
 #[test]
 fn mistakes_name_their_key() {
     let own = OWN.replace("answer = \"states\"\n", "");
@@ -313,137 +337,26 @@ fn mistakes_name_their_key() {
         assert!(own.contains(from), "{from}");
         own.replace(from, to)
     };
-    let cases = [
-        (
-            changed("language = \"own\"\n", "language = \"tomita_1\"\n"),
-            [
-                "symbols",
-                "",
-                "`language` is \"tomita_1\"",
-                "write language = \"own\"",
-            ],
-        ),
-        (
-            changed(", z = \"r\" }", " }"),
-            ["transitions.p.z", "", "is missing", "every symbol"],
-        ),
-        (
-            changed("transitions.r = ", "# "),
-            ["transitions.r", "", "is missing", "add transitions.r = {"],
-        ),
-        (
-            changed("y = \"r\", z = \"q\"", "y = \"s\", z = \"q\""),
-            ["transitions.q.y", "s", "not one of the names", "p, q, r"],
-        ),
-        (
-            changed("x = \"p\"", "a = \"p\""),
-            ["transitions.r.a", "a", "not one of the names", "x, y, z"],
-        ),
-        (
-            changed("transitions.r = ", "transitions.s = "),
-            ["transitions.s", "s", "not one of the names", "p, q, r"],
-        ),
-        (
-            changed("start = \"q\"", "start = \"0\""),
-            ["start", "0", "not one of the names", "p, q, r"],
-        ),
-        (
-            changed("start = \"q\"", ""),
-            ["start", "", "not one of the names", "p, q, r"],
-        ),
-        (
-            changed("accepting = [\"p\", \"r\"]", "accepting = [\"p\", \"t\"]"),
-            ["accepting.1", "t", "not one of the names", "p, q, r"],
-        ),
-        (
-            changed("accepting = [\"p\", \"r\"]", "accepting = [\"p\", \"p\"]"),
-            ["accepting.1", "p", "occurs twice", "different names"],
-        ),
-        (
-            changed("[\"x\", \"y\", \"z\"]", "[\"x\", \"y\", \"z\", \"y\"]"),
-            ["symbols.3", "y", "occurs twice", "different names"],
-        ),
-        (
-            changed("[\"p\", \"q\", \"r\"]", "[\"p\", \"q\", \"r\", \"p\"]"),
-            ["states.3", "p", "occurs twice", "different names"],
-        ),
-        (
-            changed("[\"x\", \"y\", \"z\"]", "[\"x\", \"y\", \"a b\"]"),
-            ["symbols.2", "a b", "is not a name", "letters"],
-        ),
-        (
-            changed("symbols = [\"x\", \"y\", \"z\"]", ""),
-            ["symbols", "0 names", "out of range", "1 to 64"],
-        ),
-        (
-            changed("y = \"r\"", "y = \"q\"")
-                .replace("x = \"r\"", "x = \"q\"")
-                .replace("accepting = [\"p\", \"r\"]", "accepting = [\"q\"]"),
-            [
-                "states.0",
-                "p",
-                "cannot be reached",
-                "states that some word leads to",
-            ],
-        ),
-        (
-            changed("accepting = [\"p\", \"r\"]", "accepting = []"),
-            [
-                "answer",
-                "accept",
-                "length 20, where every word is rejected",
-                "\"states\"",
-            ],
-        ),
-        (
-            changed(
-                "accepting = [\"p\", \"r\"]",
-                "accepting = [\"p\", \"q\", \"r\"]",
-            ),
-            [
-                "answer",
-                "accept",
-                "length 20, where every word is accepted",
-                "\"states\"",
-            ],
-        ),
-        (
-            "language = \"ab_star\"".to_owned(),
-            [
-                "answer",
-                "accept",
-                "length 41, where every word is rejected",
-                "test_lens",
-            ],
-        ),
-        (
-            "test_rows = 0".to_owned(),
-            ["test_rows", "0", "out of range", "1 to 1000000"],
-        ),
-        (
-            "test_rows = 1000001".to_owned(),
-            ["test_rows", "1000001", "out of range", "1 to 1000000"],
-        ),
-        (
-            "language = \"own\"\nanswer = \"states\"\nsymbols = [\"a\"]\nstates = [\"q\"]\n\
-             start = \"q\"\ntransitions.q.a = \"q\""
-                .to_owned(),
-            ["states", "1", "out of range", "at least 2"],
-        ),
-    ];
-    for (table, [key, value, problem, rest]) in cases {
-        let Err(TaskError::Config(error)) = try_task(&table, &[20, 41]) else {
-            panic!("{table} is refused");
-        };
-        assert_eq!(
-            (&*error.key, &*error.value),
-            (key, value),
-            "{table}\n{error}"
-        );
-        assert!(error.problem.contains(problem), "{error}");
-        let words = format!("{} {}", error.allowed, error.hint);
-        assert!(words.contains(rest), "{error}");
+    let refused = |table: &str, [key, value, problem, rest]: [&str; 4]| {
+        let error = common::invalid(table, try_task(table, &[20, 41]));
+        let found = (&*error.key, &*error.value);
+        assert_eq!(found, (key, value), "{table}\n{error}");
+        error.problem.must_have(problem);
+        format!("{} {}", error.allowed, error.hint).must_have(rest);
+    };
+    for row in common::lines(MISTAKES) {
+        let [table, key, value, problem, rest] = common::cells(row);
+        let change = table.split_once(" -> ");
+        let table = change.map_or(table.to_owned(), |(from, to)| changed(from, to));
+        refused(&table, [key, value.trim_matches('-'), problem, rest]);
     }
+    let unreached = changed("\"r\", y = \"r\"", "\"q\", y = \"q\"");
+    let unreached = unreached.replace("[\"p\", \"r\"]", "[\"q\"]");
+    let rest = "states that some word leads to";
+    refused(&unreached, ["states.0", "p", "cannot be reached", rest]);
+    let single = "language = \"own\"\nanswer = \"states\"\nsymbols = [\"a\"]\n\
+                  states = [\"q\"]\nstart = \"q\"\ntransitions.q.a = \"q\"";
+    refused(single, ["states", "1", "out of range", "at least 2"]);
     task(OWN, &[20, 41]);
     task(&own, &[20, 41]);
 }

@@ -1,31 +1,25 @@
 //! Text by tokens of a byte-pair encoding that is trained on it.
 
-use crate::common;
+use crate::common::{self, MustHave, corpus};
 use longreach_tasks::{Task, TaskConfig, TaskError};
 
 const TEXT: &str = "the cat sat on the mat, and the rat sat on the cat; 1984 was 1984.\n";
 
-fn build(name: &str, text: &[u8], table: &str) -> Result<Box<dyn Task>, TaskError> {
-    let folder = std::env::temp_dir().join(format!("longreach-bpe-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a scratch directory");
-    std::fs::write(folder.join("a.txt"), text).expect("a file");
-    let mut ctx = common::ctx("", 8, &[8, 16], 0);
-    ctx.config_dir.clone_from(&folder);
+fn build(text: &[u8], table: &str) -> Result<Box<dyn Task>, TaskError> {
+    let folder = corpus(&[("a.txt", text)]);
     let table = format!(
         "kind = \"text\"\nfiles = [\"a.txt\"]\neval_tokens = 64\nsplit = {{ by = \"range\", \
          valid_fraction = 0.5 }}\n{table}"
     );
-    let built = toml::from_str::<TaskConfig>(&table)
-        .expect(&table)
-        .build(&ctx);
-    std::fs::remove_dir_all(folder).expect("a scratch directory");
-    built
+    let ctx = common::ctx(folder.path(), 8, &[8, 16], 0);
+    let config = toml::from_str::<TaskConfig>(&table).expect(&table);
+    config.build(&ctx)
 }
 
 #[test]
 fn tokens_are_words_of_the_text_and_count_its_bytes() {
     let text = TEXT.repeat(40);
-    let task = build("words", text.as_bytes(), "level = \"bpe\"\nvocab = 275").unwrap();
+    let task = build(text.as_bytes(), "level = \"bpe\"\nvocab = 275").unwrap();
     assert_eq!((task.vocab_size(), task.unit()), (275, "tokens"));
     let json = task.tokenizer().expect("it was trained here");
     let vocab = json["model"]["vocab"].as_object().unwrap();
@@ -54,15 +48,12 @@ fn tokens_are_words_of_the_text_and_count_its_bytes() {
     let bytes = said.len() as f64 / batch.targets.len() as f64;
     assert!((task.bytes_per_token().unwrap() - bytes).abs() < 1e-9);
     let definition = &task.definitions("")["perplexity"];
-    assert!(
-        definition.contains("byte-pair encoding of 275 tokens"),
-        "{definition}"
-    );
+    definition.must_have("byte-pair encoding of 275 tokens");
     let chance = task.chance();
     assert!((chance["perplexity"] - 275.0).abs() < 1e-9);
     assert!((chance["bits_per_byte"] - 275f64.log2() / bytes).abs() < 1e-9);
     // Once more, and nothing differs.
-    let again = build("again", text.as_bytes(), "level = \"bpe\"\nvocab = 275").unwrap();
+    let again = build(text.as_bytes(), "level = \"bpe\"\nvocab = 275").unwrap();
     assert_eq!(again.tokenizer(), task.tokenizer());
     assert_eq!(
         again.train_batch(8, 4, 1, 2).inputs,
@@ -74,7 +65,7 @@ fn tokens_are_words_of_the_text_and_count_its_bytes() {
 fn the_validation_split_teaches_nothing() {
     let [one, two] = ["xyzzy ", "plugh "].map(|word| {
         let text = format!("{}{}", TEXT.repeat(20), word.repeat(TEXT.len() * 20 / 6));
-        let task = build(word.trim(), text.as_bytes(), "level = \"bpe\"\nvocab = 280").unwrap();
+        let task = build(text.as_bytes(), "level = \"bpe\"\nvocab = 280").unwrap();
         task.tokenizer().unwrap()["model"]["merges"].clone()
     });
     assert_eq!(one, two);
@@ -82,45 +73,38 @@ fn the_validation_split_teaches_nothing() {
 
 #[test]
 fn other_levels_have_no_tokenizer() {
-    let task = build("bytes", TEXT.repeat(9).as_bytes(), "").unwrap();
+    let task = build(TEXT.repeat(9).as_bytes(), "").unwrap();
     assert_eq!(task.tokenizer(), None);
 }
+
+/// Tables, `; ` for a line break, and a part of the error.
+const MISTAKES: &str = r#"
+level = "bpe" | is missing
+level = "bpe"; vocab = 256 | 257 to 65536
+level = "bpe"; vocab = 65537 | 257 to 65536
+level = "bpe"; vocab = 60000 | is more than the training split gives
+level = "bpe"; vocab = 260; bytes_per_token = 4.0 | bytes_per_token
+vocab = 260 | is for files of token ids, and for byte pairs
+"#;
 
 #[test]
 fn mistakes_are_named() {
     let text = TEXT.repeat(9);
-    for (name, table, said) in [
-        ("missing", "level = \"bpe\"", "is missing"),
-        ("small", "level = \"bpe\"\nvocab = 256", "257 to 65536"),
-        ("large", "level = \"bpe\"\nvocab = 65537", "257 to 65536"),
-        (
-            "beyond",
-            "level = \"bpe\"\nvocab = 60000",
-            "is more than the training split gives",
-        ),
-        (
-            "bytes",
-            "level = \"bpe\"\nvocab = 260\nbytes_per_token = 4.0",
-            "bytes_per_token",
-        ),
-        (
-            "else",
-            "vocab = 260",
-            "is for files of token ids, and for byte pairs",
-        ),
-    ] {
-        let error = build(name, text.as_bytes(), table).err();
-        let text = format!("{:?}", error.unwrap_or_else(|| panic!("{name} is refused")));
+    for row in common::lines(MISTAKES) {
+        let [table, said] = common::cells(row);
+        let error = build(text.as_bytes(), &common::by_lines(table)).err();
+        let text = format!("{:?}", error.unwrap_or_else(|| panic!("{row} is refused")));
+        text.must_have(said);
         assert!(
-            text.contains(said) && (text.contains("vocab") || name == "bytes"),
+            text.contains("vocab") || said == "bytes_per_token",
             "{text}"
         );
     }
     // No pair of bytes occurs twice.
     let letters: Vec<u8> = (b'A'..=b'Z').chain(b'a'..=b'z').collect();
-    let error = build("few", &letters, "level = \"bpe\"\nvocab = 300").err();
+    let error = build(&letters, "level = \"bpe\"\nvocab = 300").err();
     let text = format!("{error:?}");
-    assert!(text.contains("none for this text"), "{text}");
+    text.must_have("none for this text");
 }
 
 #[test]
@@ -138,23 +122,14 @@ fn texts_without_spaces_are_read_in_any_script() {
     for (name, text) in [("dna", dna), ("chinese", chinese)] {
         for words in ["ascii", "unicode"] {
             let table = format!("level = \"bpe\"\nvocab = 300\nwords = \"{words}\"");
-            let task = build(name, text.as_bytes(), &table).unwrap_or_else(|e| panic!("{e}"));
+            let task = build(text.as_bytes(), &table).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(task.vocab_size(), 300);
             assert!(task.bytes_per_token().unwrap() > 1.5, "{name} {words}");
         }
     }
-    let error = build(
-        "bytes",
-        b"ab\xff ".repeat(99).as_slice(),
-        "level = \"bpe\"\nvocab = 258\nwords = \"unicode\"",
-    );
-    assert!(
-        error
-            .err()
-            .unwrap()
-            .to_string()
-            .contains("is no UTF-8 text")
-    );
+    let table = "level = \"bpe\"\nvocab = 258\nwords = \"unicode\"";
+    let error = build(&b"ab\xff ".repeat(99), table).err().unwrap();
+    error.to_string().must_have("is no UTF-8 text");
 }
 
 #[test]
@@ -163,12 +138,13 @@ fn a_tokenizer_of_others_reads_a_text() {
         serde_json::from_slice(include_bytes!("../golden/tokenizers.json")).unwrap();
     let text = golden["texts"]["all"].as_str().unwrap();
     let ids: Vec<i32> = serde_json::from_value(golden["read"]["all"].clone()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let json = golden["read"]["json"].to_string();
+    let folder = corpus(&[
+        ("a.txt", text.as_bytes()),
+        ("tokenizer.json", json.as_bytes()),
+    ]);
     let file = folder.path().join("tokenizer.json");
-    std::fs::write(folder.path().join("a.txt"), text).unwrap();
-    std::fs::write(&file, golden["read"]["json"].to_string()).unwrap();
-    let mut ctx = common::ctx("", 8, &[8], 0);
-    ctx.config_dir = folder.path().into();
+    let ctx = common::ctx(folder.path(), 8, &[8], 0);
     let read = |more: &str| {
         let table = format!("kind = \"text\"\nfiles = [\"a.txt\"]\nlevel = \"tokenizer\"\n{more}");
         toml::from_str::<TaskConfig>(&table).unwrap().build(&ctx)
@@ -189,8 +165,7 @@ fn a_tokenizer_of_others_reads_a_text() {
     // Another tokenizer is another text.
     let hash = |task: &dyn Task| task.corpus().unwrap().blake3.clone();
     let before = hash(task.as_ref());
-    let changed = golden["read"]["json"].to_string() + "\n";
-    std::fs::write(&file, changed).unwrap();
+    std::fs::write(&file, json + "\n").unwrap();
     assert_ne!(
         hash(read(named).unwrap_or_else(|e| panic!("{e}")).as_ref()),
         before
@@ -211,12 +186,10 @@ fn a_tokenizer_of_others_reads_a_text() {
             .err()
             .unwrap_or_else(|| panic!("{more}"))
             .to_string();
-        assert!(error.contains(said), "{said}: {error}");
+        error.must_have(said);
     }
     std::fs::write(&file, "{}").unwrap();
     let error = read(named).err().unwrap().to_string();
-    assert!(
-        error.contains("is not a tokenizer.json") && error.contains("level = \"u32\""),
-        "{error}"
-    );
+    error.must_have("is not a tokenizer.json");
+    error.must_have("level = \"u32\"");
 }

@@ -1,7 +1,9 @@
-//! What every test builds a task with.
+//! What tests share: what a task is built with, its rows, and tables of cases in text.
 
-use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError};
+use longreach_tasks::{Batch, BuildContext, Task, TaskConfig, TaskError};
+use schema::Invalid;
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 /// Most rows of either kind that [`rows`] returns.
 const ROWS: usize = 64;
@@ -37,6 +39,85 @@ pub fn task(table: &str) -> Box<dyn Task> {
     build(table).unwrap_or_else(|error| panic!("{table}: {error}"))
 }
 
+/// These files in a directory of their own.
+pub fn corpus(files: &[(&str, &[u8])]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    dir
+}
+
+/// What a text must say.
+pub trait MustHave {
+    /// Fails with the whole text where `part` is not in it.
+    fn must_have(&self, part: &str);
+}
+
+impl MustHave for str {
+    #[track_caller]
+    fn must_have(&self, part: &str) {
+        assert!(self.contains(part), "`{part}` is missing:\n{self}");
+    }
+}
+
+/// The rows of a table in text: its lines, but empty ones and comments.
+pub fn lines(table: &str) -> impl Iterator<Item = &str> {
+    let lines = table.lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The cells of a row of a table in text, between ` | `.
+pub fn cells<const N: usize>(row: &str) -> [&str; N] {
+    let cells: Vec<&str> = row.split(" | ").collect();
+    cells.try_into().unwrap_or_else(|_| panic!("{row}"))
+}
+
+/// A cell of several lines, which `; ` separates.
+pub fn by_lines(cell: &str) -> String {
+    cell.replace("; ", "\n")
+}
+
+/// A list of tuples, `a, b; c, d;`, one of which is a line where rustfmt would make it four.
+macro_rules! cases {
+    ($($($cell:expr),+;)*) => { [$(($($cell),+)),*] };
+}
+pub(crate) use cases;
+
+/// Why a table of keys is refused.
+#[track_caller]
+pub fn invalid(table: &str, built: Result<Box<dyn Task>, TaskError>) -> Invalid {
+    match built.err() {
+        Some(TaskError::Config(error)) => error,
+        other => panic!("{table}: {other:?}"),
+    }
+}
+
+/// Adds to a hash what a batch reads and predicts, and what of it counts.
+pub fn hash(hasher: &mut blake3::Hasher, batch: &Batch) {
+    let ids = batch.inputs.iter().chain(&batch.targets);
+    let ids: Vec<u8> = ids.flat_map(|id| id.to_le_bytes()).collect();
+    let counted: Vec<u8> = batch.counted.iter().map(|c| u8::from(*c)).collect();
+    hasher.update(&ids).update(&counted);
+}
+
+/// What a row reads, what it must predict, and whether that counts.
+pub fn row(batch: &Batch, row: usize) -> (&[i32], &[i32], &[bool]) {
+    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
+    let (inputs, targets) = (&batch.inputs[at.clone()], &batch.targets[at.clone()]);
+    (inputs, targets, &batch.counted[at])
+}
+
+/// The same of a row that is read token by token: its targets are its inputs one token later.
+pub fn causal_row(batch: &Batch, at: usize) -> (&[i32], &[i32], &[bool]) {
+    let (inputs, targets, counted) = row(batch, at);
+    let last = targets.len() - 1;
+    assert_eq!(inputs[1..], targets[..last], "targets are one token later");
+    (inputs, targets, counted)
+}
+
 /// Questions and answers of training and test rows of one length, without BOS, SEP and EOS, symbol
 /// 0 as 0.
 pub fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
@@ -47,17 +128,7 @@ pub fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
         task.test_batch(n, 0, tested),
     ] {
         for row in 0..batch.rows {
-            let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-            let (inputs, targets, counted) = (
-                &batch.inputs[at.clone()],
-                &batch.targets[at.clone()],
-                &batch.counted[at],
-            );
-            assert_eq!(
-                inputs[1..],
-                targets[..targets.len() - 1],
-                "targets are the inputs one token later"
-            );
+            let (inputs, targets, counted) = causal_row(&batch, row);
             let sep = inputs.iter().position(|t| *t == 1).expect("SEP");
             assert_eq!((inputs[0], *targets.last().unwrap()), (0, 2), "BOS, EOS");
             // A stack ends at its end marker, symbol 2; zeros follow.

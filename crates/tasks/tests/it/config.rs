@@ -1,9 +1,7 @@
 //! Task tables: strict keys, exact paths in every error, defaults, and round trips.
 
 use crate::common;
-use longreach_tasks::{
-    BuildContext, CorpusKind, Split, TaskConfig, TaskError, TextConfig, Windows,
-};
+use longreach_tasks::{BuildContext, CorpusKind, Split, TaskConfig, TextConfig, Windows};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -23,350 +21,141 @@ fn ctx() -> BuildContext<'static> {
     common::ctx("", 64, &[64, 128], 0)
 }
 
-/// Table, path of the error, part of its message.
-const WRONG_TABLES: &[(&str, &str, &str)] = &[
-    (
-        "[task]\nalphabet = 4\nkind = \"copy\"",
-        "task",
-        "missing field `kind`",
-    ),
-    ("[task]", "task", "missing field `kind`"),
-    (
-        "task = 3",
-        "task",
-        "invalid type: integer `3`, expected a table with `kind`",
-    ),
-    (
-        "[task]\nkind = 3",
-        "task.kind",
-        "invalid type: integer `3`, expected one of `copy`, `duplicate`, `reverse`, ",
-    ),
-    (
-        "[task]\nkind = \"cpoy\"",
-        "task.kind",
-        "unknown variant `cpoy`, expected one of `copy`, `duplicate`, `reverse`, ",
-    ),
-    (
-        "[task]\nkind = \"copy\"\nalphabte = 4",
-        "task.alphabte",
-        "unknown field `alphabte`, expected one of `alphabet`, `distinct`, `test_rows`",
-    ),
-    (
-        "[task]\nkind = \"copy\"\nalphabet = \"4\"",
-        "task.alphabet",
-        "invalid type: string \"4\", expected u64",
-    ),
-    (
-        "[task]\nkind = \"reverse\"\ntest_rows = -1",
-        "task.test_rows",
-        "invalid value: integer `-1`, expected u64",
-    ),
-    (
-        "[task]\nkind = \"copy\"\nalphabet = 2.5",
-        "task.alphabet",
-        "invalid type: floating point `2.5`, expected u64",
-    ),
-    (
-        "[task]\nkind = \"parity\"\nalphabet = 2",
-        "task.alphabet",
-        "unknown field `alphabet`, expected `draw` or `test_rows`",
-    ),
-    (
-        "[task]\nkind = \"addition\"\ndigits = \"lsb\"",
-        "task.digits",
-        "unknown variant `lsb`, expected `msd_first` or `lsd_first`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nfiles = [\"a\", 2]",
-        "task.files[1]",
-        "invalid type: integer `2`, expected a string",
-    ),
-    (
-        "[task]\nkind = \"text\"\ncorpus = \"wiki\"",
-        "task.corpus",
-        "unknown variant `wiki`, expected one of `cargo`, `files`, `rust-2026`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nstride = 3",
-        "task.stride",
-        "unknown field `stride`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { by = \"line\" }",
-        "task.split.by",
-        "unknown variant `line`, expected one of `file`, `range`, `files`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { every = 3, by = \"file\" }",
-        "task.split",
-        "missing field `by`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { by = \"file\", every = 1.5 }",
-        "task.split.every",
-        "invalid type: floating point `1.5`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { by = \"file\", evry = 3 }",
-        "task.split.evry",
-        "unknown field `evry`, expected `every`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { by = \"files\", valid = [1] }",
-        "task.split.valid[0]",
-        "invalid type: integer `1`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nsplit = { by = \"files\" }",
-        "task.split",
-        "missing field `valid`",
-    ),
-    (
-        "[task]\nkind = \"text\"\n[task.windows]\nkind = \"sliding\"\nstride = -4",
-        "task.windows.stride",
-        "invalid value: integer `-4`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nwindows = { kind = \"non_overlapping\", stride = 4 }",
-        "task.windows.stride",
-        "unknown field `stride`",
-    ),
-    (
-        "[task]\nkind = \"text\"\nwindows = \"sliding\"",
-        "task.windows",
-        "expected a table with `kind`",
-    ),
-];
+/// Documents in lines, `; ` for a line break, and below each the path of its error and part of the
+/// message.
+const WRONG_TABLES: &str = r#"
+[task]; alphabet = 4; kind = "copy"
+    task: missing field `kind`
+[task]
+    task: missing field `kind`
+task = 3
+    task: invalid type: integer `3`, expected a table with `kind`
+[task]; kind = 3
+    task.kind: invalid type: integer `3`, expected one of `copy`, `duplicate`, `reverse`, `sort`
+[task]; kind = "cpoy"
+    task.kind: unknown variant `cpoy`, expected one of `copy`, `duplicate`, `reverse`, `sort`
+[task]; kind = "copy"; alphabte = 4
+    task.alphabte: unknown field `alphabte`, expected one of `alphabet`, `distinct`, `test_rows`
+[task]; kind = "copy"; alphabet = "4"
+    task.alphabet: invalid type: string "4", expected u64
+[task]; kind = "reverse"; test_rows = -1
+    task.test_rows: invalid value: integer `-1`, expected u64
+[task]; kind = "copy"; alphabet = 2.5
+    task.alphabet: invalid type: floating point `2.5`, expected u64
+[task]; kind = "parity"; alphabet = 2
+    task.alphabet: unknown field `alphabet`, expected `draw` or `test_rows`
+[task]; kind = "addition"; digits = "lsb"
+    task.digits: unknown variant `lsb`, expected `msd_first` or `lsd_first`
+[task]; kind = "text"; files = ["a", 2]
+    task.files[1]: invalid type: integer `2`, expected a string
+[task]; kind = "text"; corpus = "wiki"
+    task.corpus: unknown variant `wiki`, expected one of `cargo`, `files`, `rust-2026`
+[task]; kind = "text"; stride = 3
+    task.stride: unknown field `stride`
+[task]; kind = "text"; split = { by = "line" }
+    task.split.by: unknown variant `line`, expected one of `file`, `range`, `files`
+[task]; kind = "text"; split = { every = 3, by = "file" }
+    task.split: missing field `by`
+[task]; kind = "text"; split = { by = "file", every = 1.5 }
+    task.split.every: invalid type: floating point `1.5`
+[task]; kind = "text"; split = { by = "file", evry = 3 }
+    task.split.evry: unknown field `evry`, expected `every`
+[task]; kind = "text"; split = { by = "files", valid = [1] }
+    task.split.valid[0]: invalid type: integer `1`
+[task]; kind = "text"; split = { by = "files" }
+    task.split: missing field `valid`
+[task]; kind = "text"; [task.windows]; kind = "sliding"; stride = -4
+    task.windows.stride: invalid value: integer `-4`
+[task]; kind = "text"; windows = { kind = "non_overlapping", stride = 4 }
+    task.windows.stride: unknown field `stride`
+[task]; kind = "text"; windows = "sliding"
+    task.windows: expected a table with `kind`
+"#;
 
 #[test]
 fn every_error_has_its_exact_path() {
-    for &(text, path, message) in WRONG_TABLES {
-        let (found_path, found) = parse(text).expect_err(text);
+    let mut text = String::new();
+    for line in WRONG_TABLES.lines() {
+        let Some(error) = line.strip_prefix("    ") else {
+            text = common::by_lines(line);
+            continue;
+        };
+        let (path, message) = error.split_once(": ").expect(error);
+        let (found_path, found) = parse(&text).expect_err(&text);
         assert_eq!(found_path, path, "{text}\n{found}");
         assert!(found.contains(message), "{text}\n{found}");
     }
 }
 
-/// Task table, key at fault, its value, what is allowed.
-const WRONG_VALUES: &[(&str, &str, &str, &str)] = &[
-    (
-        "kind = \"copy\"\nalphabet = 1",
-        "alphabet",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"copy\"\nalphabet = 4097",
-        "alphabet",
-        "4097",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"copy\"\nalphabet = 9223372036854775807",
-        "alphabet",
-        "9223372036854775807",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"reverse\"\ntest_rows = 0",
-        "test_rows",
-        "0",
-        "a whole number from 1 to 1000000",
-    ),
-    (
-        "kind = \"sort\"\nalphabet = 1",
-        "alphabet",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"parity\"\ntest_rows = 1000001",
-        "test_rows",
-        "1000001",
-        "a whole number from 1 to 1000000",
-    ),
-    (
-        "kind = \"cycle_navigation\"\ncycle = 1",
-        "cycle",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"summation\"\nmodulus = 0",
-        "modulus",
-        "0",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"modular_arithmetic\"\nmodulus = 1",
-        "modulus",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"addition\"\nbase = 1",
-        "base",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"induction\"\nalphabet = 0",
-        "alphabet",
-        "0",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"grid\"\nalphabet = 1",
-        "alphabet",
-        "1",
-        "a whole number from 2 to 4096",
-    ),
-    (
-        "kind = \"selective_copy\"\ndata = 0",
-        "data",
-        "0",
-        "a whole number from 1 to 65536",
-    ),
-    (
-        "kind = \"selective_copy\"\ndata = 65",
-        "data",
-        "65",
-        "what fits into length 64",
-    ),
-    (
-        "kind = \"passkey\"\ndigits = 0",
-        "digits",
-        "0",
-        "a whole number from 1 to 64",
-    ),
-    (
-        "kind = \"passkey\"\nfiller = 0",
-        "filler",
-        "0",
-        "a whole number from 1 to 4096",
-    ),
-    (
-        "kind = \"mqar\"\nvocab = 7",
-        "vocab",
-        "7",
-        "a whole number from 8 to 65536",
-    ),
-    (
-        "kind = \"mqar\"\nvocab = 16\npairs = 8",
-        "pairs",
-        "8",
-        "a whole number from 1 to 7",
-    ),
-    (
-        "kind = \"mqar\"\npairs = 17",
-        "pairs",
-        "17",
-        "what fits into length 64",
-    ),
-    (
-        "kind = \"mqar\"\npower = nan",
-        "power",
-        "NaN",
-        "a number from 0 to 1",
-    ),
-    (
-        "kind = \"text\"\nsplit = { by = \"file\", every = 1 }",
-        "split.every",
-        "1",
-        "a whole number from 2 to 1000000",
-    ),
-    (
-        "kind = \"text\"\nsplit = { by = \"range\", valid_fraction = nan }",
-        "split.valid_fraction",
-        "NaN",
-        "a number above 0 and below 1",
-    ),
-    (
-        "kind = \"text\"\nsplit = { by = \"range\", valid_fraction = 1.0 }",
-        "split.valid_fraction",
-        "1",
-        "a number above 0 and below 1",
-    ),
-    (
-        "kind = \"text\"\nsplit = { by = \"files\", valid = [] }",
-        "split.valid",
-        "[]",
-        "at least one path or glob",
-    ),
-    (
-        "kind = \"text\"\neval_tokens = 127",
-        "eval_tokens",
-        "127",
-        "a whole number from 128 to 2147483647",
-    ),
-    (
-        "kind = \"text\"\nmax_bytes = 0",
-        "max_bytes",
-        "0",
-        "a whole number from 1 to 4294967296",
-    ),
-    (
-        "kind = \"text\"\nwindows = { kind = \"sliding\", stride = 65 }",
-        "windows.stride",
-        "65",
-        "a whole number from 1 to 64",
-    ),
-    (
-        "kind = \"text\"\nwindows = { kind = \"sliding\", stride = 0 }",
-        "windows.stride",
-        "0",
-        "a whole number from 1 to 64",
-    ),
-    (
-        "kind = \"text\"\ncorpus = \"cargo\"\nfiles = [\"a\"]",
-        "files",
-        "[\"a\"]",
-        "absent",
-    ),
-    (
-        "kind = \"text\"\ncorpus = \"files\"",
-        "files",
-        "[]",
-        "at least one path or glob",
-    ),
-    (
-        "kind = \"text\"\ncrates = []",
-        "crates",
-        "[]",
-        "at least one registry package",
-    ),
-    (
-        "kind = \"text\"\nfiles = [\"a\"]\ncrates = [\"b\"]",
-        "crates",
-        "[\"b\"]",
-        "absent",
-    ),
-    (
-        "kind = \"text\"\nfiles = [\"\"]",
-        "files.0",
-        "\"\"",
-        "a path or a glob with `*`, `?`, `[...]` or `**`",
-    ),
-    (
-        "kind = \"text\"\nfiles = [\"a[\"]",
-        "files.0",
-        "\"a[\"",
-        "a path or a glob with `*`, `?`, `[...]` or `**`",
-    ),
-];
+/// What is allowed, and below it task tables, `; ` for a line break, the key at fault, its value.
+const WRONG_VALUES: &str = r#"
+a whole number from 2 to 4096
+    kind = "copy"; alphabet = 1 | alphabet | 1
+    kind = "copy"; alphabet = 4097 | alphabet | 4097
+    kind = "copy"; alphabet = 9223372036854775807 | alphabet | 9223372036854775807
+    kind = "sort"; alphabet = 1 | alphabet | 1
+    kind = "cycle_navigation"; cycle = 1 | cycle | 1
+    kind = "summation"; modulus = 0 | modulus | 0
+    kind = "modular_arithmetic"; modulus = 1 | modulus | 1
+    kind = "addition"; base = 1 | base | 1
+    kind = "induction"; alphabet = 0 | alphabet | 0
+    kind = "grid"; alphabet = 1 | alphabet | 1
+a whole number from 1 to 1000000
+    kind = "reverse"; test_rows = 0 | test_rows | 0
+    kind = "parity"; test_rows = 1000001 | test_rows | 1000001
+a whole number from 1 to 65536
+    kind = "selective_copy"; data = 0 | data | 0
+what fits into length 64
+    kind = "selective_copy"; data = 65 | data | 65
+    kind = "mqar"; pairs = 17 | pairs | 17
+a whole number from 1 to 64
+    kind = "passkey"; digits = 0 | digits | 0
+    kind = "text"; windows = { kind = "sliding", stride = 65 } | windows.stride | 65
+    kind = "text"; windows = { kind = "sliding", stride = 0 } | windows.stride | 0
+a whole number from 1 to 4096
+    kind = "passkey"; filler = 0 | filler | 0
+a whole number from 8 to 65536
+    kind = "mqar"; vocab = 7 | vocab | 7
+a whole number from 1 to 7
+    kind = "mqar"; vocab = 16; pairs = 8 | pairs | 8
+a number from 0 to 1
+    kind = "mqar"; power = nan | power | NaN
+a whole number from 2 to 1000000
+    kind = "text"; split = { by = "file", every = 1 } | split.every | 1
+a number above 0 and below 1
+    kind = "text"; split = { by = "range", valid_fraction = nan } | split.valid_fraction | NaN
+    kind = "text"; split = { by = "range", valid_fraction = 1.0 } | split.valid_fraction | 1
+at least one path or glob
+    kind = "text"; split = { by = "files", valid = [] } | split.valid | []
+    kind = "text"; corpus = "files" | files | []
+a whole number from 128 to 2147483647
+    kind = "text"; eval_tokens = 127 | eval_tokens | 127
+a whole number from 1 to 4294967296
+    kind = "text"; max_bytes = 0 | max_bytes | 0
+absent
+    kind = "text"; corpus = "cargo"; files = ["a"] | files | ["a"]
+    kind = "text"; files = ["a"]; crates = ["b"] | crates | ["b"]
+at least one registry package
+    kind = "text"; crates = [] | crates | []
+a path or a glob with `*`, `?`, `[...]` or `**`
+    kind = "text"; files = [""] | files.0 | ""
+    kind = "text"; files = ["a["] | files.0 | "a["
+"#;
 
 #[test]
 fn values_out_of_range_name_key_value_and_range() {
-    for &(text, key, value, allowed) in WRONG_VALUES {
-        let config = parse(&format!("[task]\n{text}")).expect(text);
-        match config.build(&ctx()).err() {
-            Some(TaskError::Config(error)) => {
-                let found = [&error.key, &error.value, &error.allowed];
-                assert_eq!(found, [key, value, allowed], "{text}");
-                assert!(!error.problem.is_empty() && !error.hint.is_empty());
-            }
-            other => panic!("{text}: {other:?}"),
-        }
+    let mut allowed = "";
+    for line in WRONG_VALUES.lines() {
+        let Some(case) = line.strip_prefix("    ") else {
+            allowed = line;
+            continue;
+        };
+        let [text, key, value] = common::cells(case);
+        let config = parse(&format!("[task]\n{}", common::by_lines(text))).expect(text);
+        let error = common::invalid(text, config.build(&ctx()));
+        let found = [&error.key, &error.value, &error.allowed];
+        assert_eq!(found, [key, value, allowed], "{text}");
+        assert!(!error.problem.is_empty() && !error.hint.is_empty());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Needles in real text: rows against the text that they were cut from.
 
-use crate::common;
+use crate::common::{self, MustHave};
 use longreach_tasks::{Batch, BuildContext, Rows, TEACHER_FORCED, Task, TaskConfig, TaskError};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,10 +29,7 @@ fn words(letters: &[u8], bytes: usize) -> Vec<u8> {
 
 /// `a.txt`, which is trained on, and `b.txt`.
 fn dir(train: &[u8], valid: &[u8]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("a.txt"), train).unwrap();
-    std::fs::write(dir.path().join("b.txt"), valid).unwrap();
-    dir
+    common::corpus(&[("a.txt", train), ("b.txt", valid)])
 }
 
 fn try_build(table: &str, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
@@ -155,9 +152,7 @@ fn needles_stand_in_passages_of_the_split_they_belong_to() {
         }
         let facts = task.corpus().expect("a text");
         assert_eq!((facts.train_bytes, facts.valid_bytes), (3000, 2000));
-        assert!(
-            task.definitions(TEACHER_FORCED)["exact_match"].contains("of its validation split")
-        );
+        task.definitions(TEACHER_FORCED)["exact_match"].must_have("of its validation split");
     }
 }
 
@@ -198,6 +193,19 @@ fn no_tested_row_is_trained_on_where_both_splits_are_one_text() {
     assert!(trained.is_disjoint(&tested));
 }
 
+/// Keys of a passkey, `; ` for a line break, and the one at fault.
+const REFUSED: &str = r#"
+text = { files = [] } | text.files
+text = { corpus = "cargo", crates = [] } | text.crates
+text = { files = ["a.txt"], crates = ["x"] } | text.crates
+text = { files = ["*.txt"], split = {by = "range", valid_fraction = 1} } | text.split.valid_fraction
+text = { files = ["*.txt"], max_bytes = 0 } | text.max_bytes
+text = { files = ["*.txt"], max_bytes = 9 } | text.max_bytes
+text = { corpus = "text8" } | text.files
+random_filler = true; text = { files = ["*.txt"] } | random_filler
+filler = 7; text = { files = ["*.txt"] } | filler
+"#;
+
 #[test]
 fn tables_that_cannot_be_are_refused_by_key() {
     let dir = dir(&words(b"ab", 50), &words(b"ab", 50));
@@ -206,33 +214,9 @@ fn tables_that_cannot_be_are_refused_by_key() {
         let error = try_build(&format!("kind = \"passkey\"\n{keys}"), &ctx).err();
         error.unwrap_or_else(|| panic!("{keys} is refused"))
     };
-    for (keys, key) in [
-        ("text = { files = [] }", "text.files"),
-        ("text = { corpus = \"cargo\", crates = [] }", "text.crates"),
-        (
-            "text = { files = [\"a.txt\"], crates = [\"x\"] }",
-            "text.crates",
-        ),
-        (
-            "text = { files = [\"*.txt\"], split = { by = \"range\", valid_fraction = 1 } }",
-            "text.split.valid_fraction",
-        ),
-        (
-            "text = { files = [\"*.txt\"], max_bytes = 0 }",
-            "text.max_bytes",
-        ),
-        (
-            "text = { files = [\"*.txt\"], max_bytes = 9 }",
-            "text.max_bytes",
-        ),
-        ("text = { corpus = \"text8\" }", "text.files"),
-        (
-            "random_filler = true\ntext = { files = [\"*.txt\"] }",
-            "random_filler",
-        ),
-        ("filler = 7\ntext = { files = [\"*.txt\"] }", "filler"),
-    ] {
-        match refused(keys, 4, 4) {
+    for row in common::lines(REFUSED) {
+        let [keys, key] = common::cells(row);
+        match refused(&common::by_lines(keys), 4, 4) {
             TaskError::Config(error) => assert_eq!(error.key, key, "{keys}"),
             error @ TaskError::Input { .. } => panic!("{keys}: {error}"),
         }
@@ -251,11 +235,7 @@ fn tables_that_cannot_be_are_refused_by_key() {
     for key in ["level", "windows", "eval_tokens", "segment_ends"] {
         let written = format!("kind = \"passkey\"\ntext = {{ {key} = \"bpe\" }}");
         let error = toml::from_str::<TaskConfig>(&written).unwrap_err();
-        let message = error.message();
-        assert!(
-            message.contains(&format!("unknown field `{key}`")),
-            "{message}"
-        );
+        error.message().must_have(&format!("unknown field `{key}`"));
     }
 }
 

@@ -2,7 +2,7 @@
 //! fills the memory or panics.
 #![cfg(unix)]
 
-use crate::common;
+use crate::common::{self, MustHave, corpus};
 use longreach_tasks::{Task, TaskConfig, TaskError};
 use proptest::prelude::*;
 use schema::Invalid;
@@ -11,19 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 const RANGE: &str = "split = { by = \"range\", valid_fraction = 0.5 }";
-
-fn corpus(files: &[(&str, &[u8])]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
-    dir
-}
 
 fn build_table(table: &str, dir: &Path, train_len: usize) -> Result<Box<dyn Task>, TaskError> {
     let ctx = common::ctx(dir, train_len, &[train_len, 2 * train_len], 0);
@@ -91,10 +80,8 @@ fn too_little_text() {
          one training window of length 4 needs 5"
     );
     let problem = refused(build("eight", dir.path()), &at("eight"));
-    assert!(
-        problem.contains("has 4 bytes") && problem.contains("needs 5"),
-        "{problem}"
-    );
+    problem.must_have("has 4 bytes");
+    problem.must_have("needs 5");
     exercise(&*build("enough", dir.path()).unwrap());
     // Empty files among others are not a fault.
     let task = build("**/*e*", dir.path()).unwrap();
@@ -173,26 +160,14 @@ fn unreadable_files_name_the_cause() {
     let path = Path::new("/proc/self/mem");
     if path.is_file() {
         let problem = refused(build("/proc/self/mem", Path::new("")), path);
-        assert!(problem.contains("cannot be read: "), "{problem}");
+        problem.must_have("cannot be read: ");
     }
     // Larger than its size of 0 says; read under the bound all the same.
-    match build_table(
-        &format!("files = [\"/proc/self/maps\"]\nmax_bytes = 100\n{RANGE}"),
-        Path::new(""),
-        4,
-    )
-    .err()
-    {
-        Some(TaskError::Config(Invalid { key, problem, .. })) => {
-            assert!(
-                key == "max_bytes"
-                    && problem.contains("/proc/self/maps")
-                    && problem.contains("grew"),
-                "{problem}"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
+    let table = format!("files = [\"/proc/self/maps\"]\nmax_bytes = 100\n{RANGE}");
+    let error = common::invalid(&table, build_table(&table, Path::new(""), 4));
+    assert_eq!(error.key, "max_bytes");
+    error.problem.must_have("/proc/self/maps");
+    error.problem.must_have("grew");
 }
 
 #[test]
@@ -204,24 +179,12 @@ fn the_size_is_asked_before_anything_is_read() {
         .set_len(1 << 40)
         .unwrap();
     let start = Instant::now();
-    match build("*.txt", dir.path()).err() {
-        Some(TaskError::Config(Invalid {
-            key,
-            value,
-            problem,
-            hint,
-            ..
-        })) => {
-            assert_eq!((&*key, &*value), ("max_bytes", "67108864"));
-            assert!(
-                problem.contains("1099511627796 bytes in 2 files")
-                    && problem.contains("b.txt\" with"),
-                "{problem}"
-            );
-            assert!(hint.contains("name fewer files"));
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = common::invalid("*.txt", build("*.txt", dir.path()));
+    let of = (&*error.key, &*error.value);
+    assert_eq!(of, ("max_bytes", "67108864"));
+    error.problem.must_have("1099511627796 bytes in 2 files");
+    error.problem.must_have("b.txt\" with");
+    error.hint.must_have("name fewer files");
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
@@ -285,13 +248,8 @@ fn patterns_that_match_thousands_or_nothing() {
     );
     assert!(start.elapsed() < Duration::from_secs(60));
     let problem = refused(build("**/*.rs", dir.path()), dir.path());
-    assert!(
-        problem.contains("holds no file that matches \"**/*.rs\""),
-        "{problem}"
-    );
-    assert!(
-        refused(build("9/*.txt", dir.path()), &dir.path().join("9/")).contains("cannot be read")
-    );
+    problem.must_have("holds no file that matches \"**/*.rs\"");
+    refused(build("9/*.txt", dir.path()), &dir.path().join("9/")).must_have("cannot be read");
 }
 
 #[test]
@@ -301,10 +259,10 @@ fn a_name_that_reads_as_a_pattern_is_answered_by_its_escape() {
     fs::write(dir.path().join(name), "12345678901234567890").unwrap();
     let escaped = "my [[]1[]] [*]text[?].txt";
     match build(name, dir.path()).err() {
-        Some(TaskError::Input { hint, .. }) => assert!(
-            hint.contains("a file has this name") && hint.contains(&format!("{escaped:?}")),
-            "{hint}"
-        ),
+        Some(TaskError::Input { hint, .. }) => {
+            hint.must_have("a file has this name");
+            hint.must_have(&format!("{escaped:?}"));
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(
@@ -326,11 +284,8 @@ fn deep_trees_have_a_bound() {
             problem,
             ..
         }) => {
-            assert!(
-                path.starts_with(dir.path())
-                    && problem.contains("more than 200 directories within each other"),
-                "{problem}"
-            );
+            assert!(path.starts_with(dir.path()), "{problem}");
+            problem.must_have("more than 200 directories within each other");
         }
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,6 @@
 //! Text that a tokenizer has turned into ids.
 
-use crate::common;
+use crate::common::{self, MustHave, cases, corpus};
 use longreach_tasks::{Task, TaskConfig, TaskError};
 
 /// The ids 0, 3, 6, ... below 700 with `width` bytes each.
@@ -10,23 +10,25 @@ fn ids(width: usize) -> Vec<u8> {
         .collect()
 }
 
-fn build(name: &str, width: usize, table: &str) -> Result<Box<dyn Task>, TaskError> {
-    build_of(name, &ids(width), table)
+fn build(width: usize, table: &str) -> Result<Box<dyn Task>, TaskError> {
+    build_of(&ids(width), table)
 }
 
 /// The task over the file `a.bin` with these bytes.
-fn build_of(name: &str, bytes: &[u8], table: &str) -> Result<Box<dyn Task>, TaskError> {
-    let folder = std::env::temp_dir().join(format!("longreach-ids-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a scratch directory");
-    std::fs::write(folder.join("a.bin"), bytes).expect("a file");
-    let mut ctx = common::ctx("", 8, &[8, 16], 0);
-    ctx.config_dir.clone_from(&folder);
+fn build_of(bytes: &[u8], table: &str) -> Result<Box<dyn Task>, TaskError> {
+    let folder = corpus(&[("a.bin", bytes)]);
+    let ctx = common::ctx(folder.path(), 8, &[8, 16], 0);
     let table = format!("kind = \"text\"\nfiles = [\"a.bin\"]\n{table}");
-    let built = toml::from_str::<TaskConfig>(&table)
-        .expect(&table)
-        .build(&ctx);
-    std::fs::remove_dir_all(folder).expect("a scratch directory");
-    built
+    let config = toml::from_str::<TaskConfig>(&table).expect(&table);
+    config.build(&ctx)
+}
+
+/// The error about the file `a.bin` with these bytes.
+fn refused(bytes: &[u8], table: &str) -> String {
+    match build_of(bytes, table) {
+        Err(error) => format!("{error:?}"),
+        Ok(_) => panic!("{table} is accepted"),
+    }
 }
 
 #[test]
@@ -38,8 +40,7 @@ fn ids_are_read_whole_on_both_sides_of_the_split() {
                 "level = \"{level}\"\nvocab = 700\neval_tokens = 64\nbytes_per_token = 4.0\n\
                  split = {{ by = \"range\", valid_fraction = {share} }}"
             );
-            let name = format!("{level}-{share}");
-            let task = build(&name, width, &table).unwrap_or_else(|error| panic!("{error}"));
+            let task = build(width, &table).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((task.vocab_size(), task.unit()), (700, "tokens"));
             let batch = task.test_batch(8, 0, 2);
             let expected: Vec<i32> = (900..916).map(|i| i * 3 % 700).collect();
@@ -61,7 +62,7 @@ fn ids_are_read_whole_on_both_sides_of_the_split() {
 
 #[test]
 fn without_bytes_per_token_there_are_no_bits_per_byte() {
-    let task = build("plain", 2, "level = \"u16\"\nvocab = 700").unwrap_or_else(|e| panic!("{e}"));
+    let task = build(2, "level = \"u16\"\nvocab = 700").unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(task.bytes_per_token(), None);
     let (chance, definitions) = (task.chance(), task.definitions(""));
     assert_eq!(
@@ -74,52 +75,24 @@ fn without_bytes_per_token_there_are_no_bits_per_byte() {
     );
 }
 
+/// Tables, `; ` for a line break, and a part of the error about ids of 16 bits.
+const MISTAKES: &str = r#"
+level = "u16" | vocab
+level = "u16"; vocab = 1 | vocab
+level = "u16"; vocab = 300 | `task.vocab` = 300
+vocab = 300 | is for files of token ids
+level = "u16"; vocab = 700; bytes_per_token = 0.0 | bytes_per_token
+level = "chars"; bytes_per_token = 4.0 | bytes_per_token
+"#;
+
 #[test]
 fn mistakes_with_ids_are_named() {
-    for (name, width, table, said) in [
-        ("missing", 2, "level = \"u16\"", "vocab"),
-        ("small", 2, "level = \"u16\"\nvocab = 1", "vocab"),
-        (
-            "beyond",
-            2,
-            "level = \"u16\"\nvocab = 300",
-            "`task.vocab` = 300",
-        ),
-        ("bytes", 2, "vocab = 300", "is for files of token ids"),
-        (
-            "share",
-            2,
-            "level = \"u16\"\nvocab = 700\nbytes_per_token = 0.0",
-            "bytes_per_token",
-        ),
-        (
-            "chars",
-            2,
-            "level = \"chars\"\nbytes_per_token = 4.0",
-            "bytes_per_token",
-        ),
-    ] {
-        let built = build(name, width, table);
-        let error = built.err().unwrap_or_else(|| panic!("{name} is refused"));
-        let text = format!("{error:?}");
-        assert!(text.contains(said), "{name}: {text}");
+    for row in common::lines(MISTAKES) {
+        let [table, said] = common::cells(row);
+        refused(&ids(2), &common::by_lines(table)).must_have(said);
     }
-    let odd = std::env::temp_dir().join(format!("longreach-odd-{}", std::process::id()));
-    std::fs::create_dir_all(&odd).expect("a scratch directory");
-    std::fs::write(odd.join("a.bin"), [1u8; 101]).expect("a file");
-    let mut ctx = common::ctx("", 8, &[8], 0);
-    ctx.config_dir.clone_from(&odd);
-    let table = "kind = \"text\"\nfiles = [\"a.bin\"]\nlevel = \"u16\"\nvocab = 700";
-    let error = toml::from_str::<TaskConfig>(table)
-        .expect(table)
-        .build(&ctx)
-        .err();
-    std::fs::remove_dir_all(odd).expect("a scratch directory");
-    let text = format!("{:?}", error.expect("refused"));
-    assert!(
-        text.contains("not a whole number of ids of 16 bits"),
-        "{text}"
-    );
+    let odd = refused(&[1u8; 2001], "level = \"u16\"\nvocab = 700");
+    odd.must_have("not a whole number of ids of 16 bits");
 }
 
 /// A NumPy array as numpy.save writes it.
@@ -146,51 +119,22 @@ fn shard(magic: u32, count: u32, ids: &[u8]) -> Vec<u8> {
 #[test]
 fn headers_are_recognised_and_read_past() {
     let table = |level: &str| format!("level = \"{level}\"\nvocab = 700\neval_tokens = 64");
-    let plain = build("bare", 2, &table("u16")).unwrap_or_else(|e| panic!("{e}"));
+    let plain = build(2, &table("u16")).unwrap_or_else(|e| panic!("{e}"));
     let batches = |task: &dyn Task| (task.train_batch(8, 9, 0, 0), task.test_batch(8, 0, 4));
-    for (name, file, level, format) in [
-        (
-            "npy1",
-            numpy(1, "<u2", "(1000,)", "False", &ids(2)),
-            "u16",
-            "NumPy arrays",
-        ),
-        (
-            "npy2",
-            numpy(2, "<u2", "(20, 50)", "False", &ids(2)),
-            "u16",
-            "NumPy arrays",
-        ),
-        (
-            "columns",
-            numpy(1, "<i4", "(1000,)", "True", &ids(4)),
-            "u32",
-            "NumPy arrays",
-        ),
-        (
-            "wide",
-            numpy(3, "<i8", "(1000,)", "False", &ids(8)),
-            "u64",
-            "NumPy arrays",
-        ),
-        (
-            "gpt2",
-            shard(20_240_520, 1000, &ids(2)),
-            "u16",
-            "shards of llm.c",
-        ),
-        (
-            "llama3",
-            shard(20_240_801, 1000, &ids(4)),
-            "u32",
-            "shards of llm.c",
-        ),
-    ] {
-        let task = build_of(name, &file, &table(level)).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(batches(task.as_ref()), batches(plain.as_ref()), "{name}");
+    let (numpys, shards) = ("NumPy arrays", "shards of llm.c");
+    let files = cases! {
+        numpy(1, "<u2", "(1000,)", "False", &ids(2)), "u16", numpys;
+        numpy(2, "<u2", "(20, 50)", "False", &ids(2)), "u16", numpys;
+        numpy(1, "<i4", "(1000,)", "True", &ids(4)), "u32", numpys;
+        numpy(3, "<i8", "(1000,)", "False", &ids(8)), "u64", numpys;
+        shard(20_240_520, 1000, &ids(2)), "u16", shards;
+        shard(20_240_801, 1000, &ids(4)), "u32", shards;
+    };
+    for (file, level, format) in files {
+        let task = build_of(&file, &table(level)).unwrap_or_else(|e| panic!("{format}: {e}"));
+        assert_eq!(batches(task.as_ref()), batches(plain.as_ref()), "{format}");
         let said = format!("the files are {format}, read past their headers");
-        let definition = &task.definitions("")["perplexity"];
-        assert!(definition.contains(&said), "{name}: {definition}");
+        task.definitions("")["perplexity"].must_have(&said);
     }
     // The definitions of files without a header are what they were.
     assert!(!plain.definitions("")["perplexity"].contains("headers"));
@@ -198,135 +142,43 @@ fn headers_are_recognised_and_read_past() {
 
 #[test]
 fn files_of_another_format_are_refused_with_the_mend() {
-    let u16_as_vocab = |vocab: usize| format!("level = \"u16\"\nvocab = {vocab}");
     let large: Vec<u8> = (0..4000u32)
         .flat_map(|i| (i * i % 90_000).to_le_bytes())
         .collect();
-    for (name, file, table, said) in [
-        (
-            "raw32",
-            ids(4),
-            u16_as_vocab(65_536),
-            "looks like ids of 32 bits: nearly all of its numbers are 0",
-        ),
-        (
-            "raw64",
-            ids(8),
-            u16_as_vocab(65_536),
-            "write level = \\\"u64\\\"",
-        ),
-        (
-            "large",
-            large,
-            u16_as_vocab(65_536),
-            "looks like ids of 32 bits",
-        ),
-        (
-            "64as32",
-            ids(8),
-            "level = \"u32\"\nvocab = 65536".into(),
-            "looks like ids of 64 bits",
-        ),
-        (
-            "16as32",
-            ids(2),
-            "level = \"u32\"\nvocab = 65536".into(),
-            "looks like ids of 16 bits: as such all are below",
-        ),
-        (
-            "32as64",
-            ids(4),
-            "level = \"u64\"\nvocab = 65536".into(),
-            "write level = \\\"u32\\\"",
-        ),
-        (
-            "npy9",
-            numpy(9, "<u2", "(1000,)", "False", &ids(2)),
-            u16_as_vocab(700),
-            "is a NumPy array of version 9; known: 1 to 3",
-        ),
-        (
-            "shard9",
-            {
-                let mut file = shard(20_240_520, 1000, &ids(2));
-                file[4] = 9;
-                file
-            },
-            u16_as_vocab(700),
-            "is a shard of llm.c of version 9; known: 1 and 7",
-        ),
-        (
-            "npy",
-            numpy(1, "<i8", "(1000,)", "False", &ids(8)),
-            u16_as_vocab(700),
-            "says ids of 64 bits",
-        ),
-        (
-            "npy8",
-            numpy(1, "|u1", "(1000,)", "False", &ids(1)),
-            u16_as_vocab(700),
-            "says ids of 8 bits",
-        ),
-        (
-            "big",
-            numpy(1, ">u2", "(1000,)", "False", &ids(2)),
-            u16_as_vocab(700),
-            "a NumPy array of `>u2`, not of ids",
-        ),
-        (
-            "float",
-            numpy(1, "<f4", "(1000,)", "False", &ids(4)),
-            u16_as_vocab(700),
-            "ravel()",
-        ),
-        (
-            "columns2",
-            numpy(1, "<u2", "(20, 50)", "True", &ids(2)),
-            u16_as_vocab(700),
-            "stored by columns",
-        ),
-        (
-            "short",
-            numpy(1, "<u2", "(1001,)", "False", &ids(2)),
-            u16_as_vocab(700),
-            "2002 bytes, and 2000 bytes follow",
-        ),
-        (
-            "cut",
-            b"\x93NUMPY\x01\0\xff\0{".to_vec(),
-            u16_as_vocab(700),
-            "header is not whole",
-        ),
-        (
-            "shard",
-            shard(20_240_801, 1000, &ids(4)),
-            u16_as_vocab(65_536),
-            "says ids of 32 bits",
-        ),
-        (
-            "cut shard",
-            shard(20_240_520, 2000, &ids(2)),
-            u16_as_vocab(700),
-            "4000 bytes, and 2000 bytes follow",
-        ),
-        (
-            "gzip",
-            [b"\x1f\x8b\x08\0".to_vec(), ids(2)].concat(),
-            u16_as_vocab(65_536),
-            "a gzip file, not as token ids",
-        ),
-        (
-            "text",
-            "汉字 and letters\n".repeat(64).into_bytes(),
-            u16_as_vocab(65_536),
-            "begins as text, not as token ids",
-        ),
-    ] {
-        let error = build_of(name, &file, &table)
-            .err()
-            .unwrap_or_else(|| panic!("{name} is refused"));
-        let text = format!("{error:?}");
-        assert!(text.contains(said), "{name}: {text}");
+    let (full, few) = (
+        "level = \"u16\"\nvocab = 65536",
+        "level = \"u16\"\nvocab = 700",
+    );
+    let [u32s, u64s] = [
+        "level = \"u32\"\nvocab = 65536",
+        "level = \"u64\"\nvocab = 65536",
+    ];
+    let mut ninth = shard(20_240_520, 1000, &ids(2));
+    ninth[4] = 9;
+    let files = cases! {
+        ids(4), full, "looks like ids of 32 bits: nearly all of its numbers are 0";
+        ids(8), full, "write level = \\\"u64\\\"";
+        large, full, "looks like ids of 32 bits";
+        ids(8), u32s, "looks like ids of 64 bits";
+        ids(2), u32s, "looks like ids of 16 bits: as such all are below";
+        ids(4), u64s, "write level = \\\"u32\\\"";
+        numpy(9, "<u2", "(1000,)", "False", &ids(2)), few,
+            "is a NumPy array of version 9; known: 1 to 3";
+        ninth, few, "is a shard of llm.c of version 9; known: 1 and 7";
+        numpy(1, "<i8", "(1000,)", "False", &ids(8)), few, "says ids of 64 bits";
+        numpy(1, "|u1", "(1000,)", "False", &ids(1)), few, "says ids of 8 bits";
+        numpy(1, ">u2", "(1000,)", "False", &ids(2)), few, "a NumPy array of `>u2`, not of ids";
+        numpy(1, "<f4", "(1000,)", "False", &ids(4)), few, "ravel()";
+        numpy(1, "<u2", "(20, 50)", "True", &ids(2)), few, "stored by columns";
+        numpy(1, "<u2", "(1001,)", "False", &ids(2)), few, "2002 bytes, and 2000 bytes follow";
+        b"\x93NUMPY\x01\0\xff\0{".to_vec(), few, "header is not whole";
+        shard(20_240_801, 1000, &ids(4)), full, "says ids of 32 bits";
+        shard(20_240_520, 2000, &ids(2)), few, "4000 bytes, and 2000 bytes follow";
+        [b"\x1f\x8b\x08\0".to_vec(), ids(2)].concat(), full, "a gzip file, not as token ids";
+        "汉字 and letters\n".repeat(64).into_bytes(), full, "begins as text, not as token ids";
+    };
+    for (file, table, said) in files {
+        refused(&file, table).must_have(said);
     }
     // Streams that hold what they say, whatever they look like.
     let constant: Vec<u8> = vec![0; 2000];
@@ -335,6 +187,6 @@ fn files_of_another_format_are_refused_with_the_mend() {
         .flat_map(|i| (if i % 2 == 0 { i } else { 1 + i % 5 }).to_le_bytes())
         .collect();
     for (name, file) in [("constant", constant), ("few", few), ("pairs", pairs)] {
-        build_of(name, &file, &u16_as_vocab(65_536)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        build_of(&file, full).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 }

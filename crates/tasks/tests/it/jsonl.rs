@@ -1,7 +1,7 @@
 //! Prompts and answers from files: rows against an obvious reading, laws, and mistakes with file and
 //! line.
 
-use crate::common;
+use crate::common::{self, MustHave, cases};
 use longreach_tasks::{Batch, Scoring, TEACHER_FORCED, Task, TaskConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,17 +57,7 @@ fn build(
 
 /// A row read back: what comes before SEP, what is scored, and how much fills the row.
 fn read(batch: &Batch, row: usize) -> (Vec<i32>, Vec<i32>, usize) {
-    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-    let (inputs, targets, counted) = (
-        &batch.inputs[at.clone()],
-        &batch.targets[at.clone()],
-        &batch.counted[at],
-    );
-    assert_eq!(
-        inputs[1..],
-        targets[..targets.len() - 1],
-        "targets are the inputs one token later"
-    );
+    let (inputs, targets, counted) = common::causal_row(batch, row);
     assert_eq!(inputs[0], 0, "BOS");
     let sep = inputs.iter().position(|token| *token == 1).unwrap();
     let end = sep + targets[sep..].iter().position(|token| *token == 2).unwrap();
@@ -137,10 +127,7 @@ fn characters_and_tokens_that_training_lacks() {
     let (prompt, answer, _) = read(&task.test_batch(3, 0, 1), 0);
     assert_eq!((prompt, answer), (vec![4, 3, 5], vec![3]));
     let definitions = task.definitions(TEACHER_FORCED);
-    assert!(
-        definitions["exact_match"].contains("1 tokens of the test answers"),
-        "{definitions:?}"
-    );
+    definitions["exact_match"].must_have("1 tokens of the test answers");
 }
 
 #[test]
@@ -210,86 +197,45 @@ fn mistakes_name_file_and_line() {
         }
     };
     let with = |second: &str| printed(format!("{good}{second}").as_bytes(), &line("x", "y"), "", 1);
-    for (error, wanted) in [
-        (
-            with("{\"prompt\": 1"),
-            "DIR/train.jsonl: line 2: is no JSON object",
-        ),
-        (with("[1]"), "line 2: is no JSON object"),
-        (
-            with("{\"prompt\": \"a\"}"),
-            "line 2: has no `answer`; it has: prompt",
-        ),
-        (
-            with("{\"question\": \"a\", \"answer\": \"b\"}"),
-            "set task.prompt and task.answer",
-        ),
-        (
-            with("{\"prompt\": \"\", \"answer\": \"b\"}"),
-            "line 2: `prompt` is empty",
-        ),
-        (
-            with("\n\n{\"prompt\": \"a\", \"answer\": {}}"),
-            "line 4: `answer` is an object; write a text, a number, or a list of them",
-        ),
-        (
-            printed(b"{\"prompt\": \"\xff\"}", &good, "", 1),
-            "line 1: is no UTF-8 text",
-        ),
-        (
-            printed(b"\n\n", &good, "", 1),
-            "DIR/train.jsonl: holds no line",
-        ),
-        (
-            printed(good.as_bytes(), &good, "", 2),
-            "`test`: the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 of 1 prompts \
-             (1 of length 2)",
-        ),
-        (
-            printed(good.as_bytes(), &line("abcd", "x"), "", 3),
-            "`test`: holds no prompt of 3 characters, a test length; allowed: prompts of 4 characters",
-        ),
-        (
-            printed(good.as_bytes(), &line("abcd", "x"), "bucket = 2", 3),
-            "of 2 to 3 characters",
-        ),
-        (
-            printed(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
-            "`train`: holds no prompt of at most 2 characters, the training length",
-        ),
-        (
-            printed(good.as_bytes(), &good, "prompt = \"\"", 1),
-            "`prompt` = \"\": is empty; allowed: a key of your lines",
-        ),
-        (
-            printed(good.as_bytes(), &good, "length = \"\"", 1),
-            "`length` = \"\": is empty",
-        ),
-        (
-            printed(good.as_bytes(), &good, "bucket = 0", 1),
-            "`bucket` = 0: is out of range",
-        ),
-        (
-            printed(good.as_bytes(), &good, "max_bytes = 3", 1),
-            "`max_bytes` = 3: is too small",
-        ),
-        (
-            printed(good.as_bytes(), &good, "tokens = \"bytes\"", 1),
-            "chars",
-        ),
-    ] {
-        assert!(error.contains(wanted), "{wanted}: {error}");
+    let errors = cases! {
+        with(r#"{"prompt": 1"#), "DIR/train.jsonl: line 2: is no JSON object";
+        with("[1]"), "line 2: is no JSON object";
+        with(r#"{"prompt": "a"}"#), "line 2: has no `answer`; it has: prompt";
+        with(r#"{"question": "a", "answer": "b"}"#), "set task.prompt and task.answer";
+        with(r#"{"prompt": "", "answer": "b"}"#), "line 2: `prompt` is empty";
+        with("\n\n{\"prompt\": \"a\", \"answer\": {}}"),
+            "line 4: `answer` is an object; write a text, a number, or a list of them";
+        printed(b"{\"prompt\": \"\xff\"}", &good, "", 1), "line 1: is no UTF-8 text";
+        printed(b"\n\n", &good, "", 1), "DIR/train.jsonl: holds no line";
+        printed(good.as_bytes(), &good, "", 2),
+            "`test`: the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 \
+             of 1 prompts (1 of length 2)";
+        printed(good.as_bytes(), &line("abcd", "x"), "", 3),
+            "`test`: holds no prompt of 3 characters, a test length; allowed: prompts of 4 \
+             characters";
+        printed(good.as_bytes(), &line("abcd", "x"), "bucket = 2", 3), "of 2 to 3 characters";
+        printed(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
+            "`train`: holds no prompt of at most 2 characters, the training length";
+        printed(good.as_bytes(), &good, "prompt = \"\"", 1),
+            "`prompt` = \"\": is empty; allowed: a key of your lines";
+        printed(good.as_bytes(), &good, "length = \"\"", 1), "`length` = \"\": is empty";
+        printed(good.as_bytes(), &good, "bucket = 0", 1), "`bucket` = 0: is out of range";
+        printed(good.as_bytes(), &good, "max_bytes = 3", 1), "`max_bytes` = 3: is too small";
+        printed(good.as_bytes(), &good, "tokens = \"bytes\"", 1), "chars";
+    };
+    for (error, wanted) in errors {
+        error.must_have(wanted);
     }
     std::fs::remove_file(directory.path().join("test.jsonl")).unwrap();
     let error = build(directory.path(), "", 2, &[2]).err().unwrap();
-    assert!(error.contains("test.jsonl"), "{error}");
+    error.must_have("test.jsonl");
     let none: TaskConfig = toml::from_str("kind = \"jsonl\"\ntrain = []").unwrap();
     let error = none
         .build(&common::ctx("", 2, &[2], 0))
         .err()
         .unwrap()
         .to_string();
-    assert!(error.contains("`train` = []: names no file"), "{error}");
+    error.must_have("`train` = []: names no file");
 }
 
 #[test]
@@ -365,44 +311,22 @@ fn benchmarks_are_read_as_they_are_written() {
     let directory = directory.path();
     let mark = "\u{feff}";
     let big = "123456789012345678901234567890";
-    for (train, more, expected) in [
+    let as_written = format!("a = {big}");
+    let files = cases! {
         // A byte order mark, a number, and digits as they are written.
-        (
-            format!("{mark}{{\"prompt\": \"a b\", \"answer\": 7}}\n"),
-            "",
-            "a b = 7",
-        ),
-        ("{\"prompt\": \"a\", \"answer\": 1.5}".into(), "", "a = 1.5"),
-        (
-            format!("{{\"prompt\": \"a\", \"answer\": \"{big}\"}}"),
-            "",
-            &*format!("a = {big}"),
-        ),
-        (
-            "{\"prompt\": \"a\", \"answer\": true}".into(),
-            "",
-            "a = true",
-        ),
+        mark.to_owned() + "{\"prompt\": \"a b\", \"answer\": 7}\n", "", "a b = 7";
+        r#"{"prompt": "a", "answer": 1.5}"#.into(), "", "a = 1.5";
+        format!("{{\"prompt\": \"a\", \"answer\": \"{big}\"}}"), "", &*as_written;
+        r#"{"prompt": "a", "answer": true}"#.into(), "", "a = true";
         // Lists of texts, as RULER has them, and of numbers.
-        (
-            "{\"prompt\": \"q\", \"outputs\": [\"x\", \"y\"]}".into(),
-            "answer = \"outputs\"",
-            "q = x y",
-        ),
-        (
-            "{\"values\": [1, 0, 1], \"answer\": 1, \"cat\": 6}".into(),
-            "prompt = \"values\"",
-            "1 0 1 = 1",
-        ),
+        r#"{"prompt": "q", "outputs": ["x", "y"]}"#.into(), "answer = \"outputs\"", "q = x y";
+        r#"{"values": [1, 0, 1], "answer": 1, "cat": 6}"#.into(), "prompt = \"values\"",
+            "1 0 1 = 1";
         // A whole file as one array.
-        (
-            format!(
-                "{mark}\n[\n {{\"prompt\": \"a\",\n \"answer\": 2}},\n {{\"prompt\": \"b\", \"answer\": 3}}]\n"
-            ),
-            "",
-            "a = 2|b = 3",
-        ),
-    ] {
+        mark.to_owned() + "\n[\n {\"prompt\": \"a\",\n \"answer\": 2},\n \
+                           {\"prompt\": \"b\", \"answer\": 3}]\n", "", "a = 2|b = 3";
+    };
+    for (train, more, expected) in files {
         let read = texts(directory, train.as_bytes(), more);
         assert_eq!(
             read.map(|rows| rows.join("|")),
@@ -414,40 +338,23 @@ fn benchmarks_are_read_as_they_are_written() {
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
         .collect();
-    for (train, said) in [
-        (
-            &b"[{\"prompt\": \"a\", \"answer\": \"b\"}, 3]"[..],
-            "no JSON array of objects: row 2",
-        ),
-        (
-            b"[{\"prompt\": \"a\", \"answer\": \"b\"}",
-            "no `,` or `]` after row 1",
-        ),
-        (b"[{\"prompt\": \"a\"}]", "row 1: has no `answer`"),
-        (b"[]", "holds no line"),
-        (b"[\"a\", \"b\"]\n", "write one on each line: {\"prompt\""),
-        (b"{\n\"prompt\": \"a\"\n}", "`jq -c .` does"),
-        (b"{\"prompt\": \"a\", \"answer\": null}", "`answer` is null"),
-        (
-            b"{\"prompt\": \"a\", \"answer\": [[1]]}",
-            "`answer` is a list of lists",
-        ),
-        (
-            b"{\"prompt\": \"a\", \"answer\": 0.10}",
-            "a number that needs quotes",
-        ),
-        (
-            b"{\"prompt\": \"a\", \"answer\": 123456789012345678901234567890}",
-            "a number that needs quotes",
-        ),
-        (
-            b"\x1f\x8b\x08",
-            "begins as a gzip file, not as JSON lines; `gunzip FILE` unpacks it",
-        ),
-        (&wide, "begins as text in UTF-16, not as JSON lines"),
-    ] {
-        let error = texts(directory, train, "").expect_err(said);
-        assert!(error.contains(said), "{said}: {error}");
+    let refused = cases! {
+        &br#"[{"prompt": "a", "answer": "b"}, 3]"#[..], "no JSON array of objects: row 2";
+        br#"[{"prompt": "a", "answer": "b"}"#, "no `,` or `]` after row 1";
+        br#"[{"prompt": "a"}]"#, "row 1: has no `answer`";
+        b"[]", "holds no line";
+        b"[\"a\", \"b\"]\n", "write one on each line: {\"prompt\"";
+        b"{\n\"prompt\": \"a\"\n}", "`jq -c .` does";
+        br#"{"prompt": "a", "answer": null}"#, "`answer` is null";
+        br#"{"prompt": "a", "answer": [[1]]}"#, "`answer` is a list of lists";
+        br#"{"prompt": "a", "answer": 0.10}"#, "a number that needs quotes";
+        br#"{"prompt": "a", "answer": 123456789012345678901234567890}"#,
+            "a number that needs quotes";
+        b"\x1f\x8b\x08", "begins as a gzip file, not as JSON lines; `gunzip FILE` unpacks it";
+        &wide, "begins as text in UTF-16, not as JSON lines";
+    };
+    for (train, said) in refused {
+        texts(directory, train, "").expect_err(said).must_have(said);
     }
 }
 
@@ -485,29 +392,20 @@ fn a_field_groups_the_results() {
     assert_eq!(drawn(2), [4, 6, 8, 10].into());
     assert_eq!(drawn(3), (4..12).collect());
     let definition = &task.definitions(TEACHER_FORCED)["exact_match"];
-    assert!(
-        definition.contains("whose cat is the length"),
-        "{definition}"
-    );
-    assert!(
-        definition.contains("2 lines of the training files"),
-        "{definition}"
-    );
+    definition.must_have("whose cat is the length");
+    definition.must_have("2 lines of the training files");
     let error = build(directory.path(), "length = \"cat\"", 3, &[4])
         .err()
         .unwrap();
-    assert!(error.contains("(1 of length 2, 1 of length 3)"), "{error}");
+    error.must_have("(1 of length 2, 1 of length 3)");
     let error = build(directory.path(), "length = \"dog\"", 3, &[3])
         .err()
         .unwrap();
-    assert!(error.contains("line 1: has no `dog`"), "{error}");
+    error.must_have("line 1: has no `dog`");
     let error = build(directory.path(), "length = \"prompt\"", 3, &[3])
         .err()
         .unwrap();
-    assert!(
-        error.contains("`prompt` is not a whole number: 0 0"),
-        "{error}"
-    );
+    error.must_have("`prompt` is not a whole number: 0 0");
 }
 
 #[test]
@@ -518,7 +416,7 @@ fn words_are_the_same_whatever_lies_between_them() {
     write(directory.path(), "test.jsonl", &part(["1  2 + ", "5 6 +"]));
     let words = "tokens = \"words\"";
     let error = build(directory.path(), words, 3, &[3]).err().unwrap();
-    assert!(error.contains("so are 1 of 2 prompts"), "{error}");
+    error.must_have("so are 1 of 2 prompts");
 }
 
 #[test]
@@ -527,11 +425,8 @@ fn an_overlap_is_counted_and_can_be_left_out() {
     categories(directory.path());
     let words = "tokens = \"words\"";
     let error = build(directory.path(), words, 3, &[2]).err().unwrap();
-    assert!(
-        error.contains("so are 2 of 3 prompts (2 of length 2)")
-            && error.contains("overlap = \"drop\""),
-        "{error}"
-    );
+    error.must_have("so are 2 of 3 prompts (2 of length 2)");
+    error.must_have("overlap = \"drop\"");
     // What chooses is in neither: 1 is tested too, 2 and 3 are no longer trained on.
     let rows =
         |ns: &[usize]| -> String { ns.iter().map(|n| line(&format!("{n} {n}"), "x")).collect() };
@@ -539,15 +434,12 @@ fn an_overlap_is_counted_and_can_be_left_out() {
     let more = format!("{words}\noverlap = \"drop\"\nselect = [\"select.jsonl\"]");
     let task = build(directory.path(), &more, 3, &[2]).unwrap();
     let definition = &task.definitions(TEACHER_FORCED)["exact_match"];
-    assert!(
-        definition.contains("4 lines of the training files"),
-        "{definition}"
-    );
+    definition.must_have("4 lines of the training files");
     assert_eq!(task.test_rows(2), 3);
     let error = build(directory.path(), &more.replace("drop", "refuse"), 3, &[2])
         .err()
         .unwrap();
-    assert!(error.contains("of select.jsonl:1 is trained on"), "{error}");
+    error.must_have("of select.jsonl:1 is trained on");
     // Nothing is left to train on.
     let all = std::fs::read_to_string(directory.path().join("train.jsonl")).unwrap();
     write(directory.path(), "test.jsonl", &all);
@@ -558,8 +450,5 @@ fn an_overlap_is_counted_and_can_be_left_out() {
         &[2],
     );
     let error = error.err().unwrap();
-    assert!(
-        error.contains("holds no prompt that is not tested too"),
-        "{error}"
-    );
+    error.must_have("holds no prompt that is not tested too");
 }

@@ -1,7 +1,7 @@
 //! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but
 //! those that read files, with its defaults and variants.
 
-use crate::common;
+use crate::common::{self, MustHave};
 use longreach_tasks::{Batch, BuildContext, Scoring, TEACHER_FORCED, Task, TaskConfig, TestSet};
 use std::collections::BTreeSet;
 
@@ -245,19 +245,7 @@ fn rows_stay_what_they_are() {
                 task.train_batch(n, 9, 3, 7),
                 task.test_batch(n, 0, task.test_rows(n).min(9)),
             ] {
-                let ids: Vec<u8> = batch
-                    .inputs
-                    .iter()
-                    .chain(&batch.targets)
-                    .flat_map(|id| id.to_le_bytes())
-                    .collect();
-                hasher.update(&ids).update(
-                    &batch
-                        .counted
-                        .iter()
-                        .map(|c| u8::from(*c))
-                        .collect::<Vec<_>>(),
-                );
+                common::hash(&mut hasher, &batch);
             }
         }
         format!(
@@ -445,12 +433,11 @@ fn a_grid_stands_on_squared_paper() {
 
 /// What a row asks and its answer, symbol 0 as 0, and which answer tokens count.
 fn asked(batch: &Batch, row: usize) -> (Vec<i32>, Vec<i32>, Vec<bool>) {
-    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-    let (inputs, targets) = (&batch.inputs[at.clone()], &batch.targets[at.clone()]);
+    let (inputs, targets, counted) = common::row(batch, row);
     let sep = inputs.iter().position(|id| *id == 1).expect("SEP");
     let symbols = |ids: &[i32]| ids.iter().map(|id| id - 3).collect();
     let last = targets.len() - 1;
-    let counted = batch.counted[at][sep..last].to_vec();
+    let counted = counted[sep..last].to_vec();
     (
         symbols(&inputs[1..sep]),
         symbols(&targets[sep..last]),
@@ -518,7 +505,7 @@ fn a_model_that_reads_both_ways_sees_no_answer() {
         if plain.reads_its_answers() {
             let definitions = task.definitions(TEACHER_FORCED);
             for text in definitions.values() {
-                assert!(text.contains("all answer tokens at once"), "{text}");
+                text.must_have("all answer tokens at once");
                 let of_a_decoder = ["teacher-forced", "EOS", "SEP"];
                 assert!(
                     !of_a_decoder.iter().any(|word| text.contains(word)),

@@ -1,6 +1,6 @@
 //! Texts with a name: the one that the program carries, and published corpora.
 
-use crate::common;
+use crate::common::{self, MustHave};
 use longreach_tasks::{
     BuildContext, CarriedText, DEFAULT_CRATES, Rows, Task, TaskConfig, TaskError,
 };
@@ -111,10 +111,7 @@ fn the_text_that_is_carried_is_that_of_cargos_directory() {
     let small = build("max_bytes = 1000", &from_program)
         .err()
         .expect("too large");
-    assert!(
-        small.to_string().contains("2676 bytes in 24 files"),
-        "{small}"
-    );
+    small.to_string().must_have("2676 bytes in 24 files");
 }
 
 /// A resolved table has one name for one text, which is the one of runs that are recorded.
@@ -138,60 +135,35 @@ fn the_name_of_the_default_text_resolves_to_the_default() {
     assert_eq!(masked("corpus = \"rust-2026\""), masked(""));
 }
 
+/// Tables, `; ` for a line break, the key at fault, and a part of the hint.
+const MISNAMED: &str = r#"
+corpus = "rust-2026"; files = ["a"] | files | remove `corpus` or `files`
+corpus = "rust-2026"; crates = ["rayon"] | crates | corpus = "cargo"
+corpus = "text8" | files | get text8 from mattmahoney.net/dc/textdata.html
+corpus = "wikitext-2" | files | wiki.train.tokens, wiki.valid.tokens
+corpus = "enwik8"; files = ["a"]; crates = ["b"] | crates | remove
+corpus = "enwik8"; files = ["a"]; split = { by = "range" } | split | remove `split`
+corpus = "enwik8"; files = ["a"]; level = "u16"; vocab = 9 | level | corpus = "files"
+files = ["a"]; split = { by = "published" } | split.by | name the corpus
+"#;
+
 #[test]
 fn names_of_texts_go_with_their_keys() {
     let nowhere = ctx(Path::new("/nowhere"), Rows::Test);
-    for (table, key, help) in [
-        (
-            "corpus = \"rust-2026\"\nfiles = [\"a\"]",
-            "files",
-            "remove `corpus` or `files`",
-        ),
-        (
-            "corpus = \"rust-2026\"\ncrates = [\"rayon\"]",
-            "crates",
-            "corpus = \"cargo\"",
-        ),
-        (
-            "corpus = \"text8\"",
-            "files",
-            "get text8 from mattmahoney.net/dc/textdata.html",
-        ),
-        (
-            "corpus = \"wikitext-2\"",
-            "files",
-            "wiki.train.tokens, wiki.valid.tokens",
-        ),
-        (
-            "corpus = \"enwik8\"\nfiles = [\"a\"]\ncrates = [\"b\"]",
-            "crates",
-            "remove",
-        ),
-        (
-            "corpus = \"enwik8\"\nfiles = [\"a\"]\nsplit = { by = \"range\" }",
-            "split",
-            "remove `split`",
-        ),
-        (
-            "corpus = \"enwik8\"\nfiles = [\"a\"]\nlevel = \"u16\"\nvocab = 9",
-            "level",
-            "corpus = \"files\"",
-        ),
-        (
-            "files = [\"a\"]\nsplit = { by = \"published\" }",
-            "split.by",
-            "name the corpus",
-        ),
-    ] {
-        match build(table, &nowhere).err() {
-            Some(TaskError::Config(error)) => {
-                assert_eq!(error.key, key, "{table}");
-                assert!(error.hint.contains(help), "{table}: {}", error.hint);
-            }
-            other => panic!("{table}: {other:?}"),
-        }
+    for row in common::lines(MISNAMED) {
+        let [table, key, help] = common::cells(row);
+        let error = common::invalid(table, build(&common::by_lines(table), &nowhere));
+        assert_eq!(error.key, key, "{table}");
+        assert!(error.hint.contains(help), "{table}: {}", error.hint);
     }
 }
+
+/// Files named for wikitext-103, and what is wrong with them.
+const OTHER_FILES: &str = r#"
+["input.txt"] | has no wiki.train.tokens of wikitext-103
+["train.txt", "a.valid", "b.valid"] | has more than one wiki.valid.tokens
+["train.txt", "a.valid", "test.txt", "input.txt"] | has files that wikitext-103 does not have
+"#;
 
 #[test]
 fn a_file_that_is_another_says_what_it_is_and_what_it_should_be() {
@@ -209,44 +181,26 @@ fn a_file_that_is_another_says_what_it_is_and_what_it_should_be() {
         "input.txt: is not input.txt of tinyshakespeare",
         "github.com/karpathy/char-rnn",
     ] {
-        assert!(text.contains(part), "{part}: {text}");
+        text.must_have(part);
     }
-    for (files, problem) in [
-        (
-            "[\"input.txt\"]",
-            "has no wiki.train.tokens of wikitext-103",
-        ),
-        (
-            "[\"train.txt\", \"a.valid\", \"b.valid\"]",
-            "has more than one wiki.valid.tokens",
-        ),
-        (
-            "[\"train.txt\", \"a.valid\", \"test.txt\", \"input.txt\"]",
-            "has files that wikitext-103 does not have",
-        ),
-    ] {
+    for row in common::lines(OTHER_FILES) {
+        let [files, problem] = common::cells(row);
         for name in ["train.txt", "a.valid", "b.valid", "test.txt"] {
             std::fs::write(directory.path().join(name), name).expect("a file");
         }
         let table = format!("corpus = \"wikitext-103\"\nfiles = {files}");
-        match build(&table, &ctx(directory.path(), Rows::Test)).err() {
-            Some(TaskError::Config(error)) => {
-                assert_eq!(error.key, "files");
-                assert!(error.problem.starts_with(problem), "{}", error.problem);
-            }
-            other => panic!("{files}: {other:?}"),
-        }
+        let built = build(&table, &ctx(directory.path(), Rows::Test));
+        let error = common::invalid(files, built);
+        assert_eq!(error.key, "files");
+        assert!(error.problem.starts_with(problem), "{}", error.problem);
     }
     let table = "corpus = \"wikitext-103\"\nfiles = [\"train.txt\", \"a.valid\", \"test.txt\"]";
     let error = build(table, &ctx(directory.path(), Rows::Test))
         .err()
         .expect("small files");
     let text = error.to_string();
-    assert!(
-        text.contains("it has 9 bytes, 1 words and line ends, BLAKE3")
-            && text.contains("published: 103227021 words and line ends;"),
-        "{text}"
-    );
+    text.must_have("it has 9 bytes, 1 words and line ends, BLAKE3");
+    text.must_have("published: 103227021 words and line ends;");
 }
 
 /// Needs the published files, which are not in the repository.
@@ -269,17 +223,9 @@ fn published_files_are_known_and_split_as_published() {
     // Its training file is not there: what is trained on instead must be named as such.
     let table =
         "corpus = \"wikitext-2\"\nfiles = [\"wikitext2-valid.txt\", \"wikitext2-test.txt\"]";
-    match build(table, &ctx(&data, Rows::Test)).err() {
-        Some(TaskError::Config(error)) => {
-            assert!(
-                error.problem.contains("has no wiki.train.tokens"),
-                "{}",
-                error.problem
-            );
-            assert!(error.hint.contains("corpus = \"files\""));
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = common::invalid(table, build(table, &ctx(&data, Rows::Test)));
+    error.problem.must_have("has no wiki.train.tokens");
+    error.hint.must_have("corpus = \"files\"");
 }
 
 #[test]

@@ -291,50 +291,35 @@ fn no_tested_sum_is_trained_on_with_other_hints() {
     }
 }
 
+/// Tables, `; ` for a line break, and the key at fault.
+const REFUSED: &str = r#"
+kind = "addition"; hints = 200 | hints
+kind = "addition"; operands = "equal"; hints = 128 | hints
+kind = "addition"; operands = "equal"; hints = 65537 | hints
+kind = "addition"; scratchpad = true | scratchpad
+kind = "addition"; operands = "equal"; hints = 140; scratchpad = true | scratchpad
+kind = "needles"; names = 0 | names
+kind = "needles"; names = 3; keys = 4 | keys
+kind = "needles"; values = 17 | values
+kind = "needles"; keys = 2; queries = 3 | queries
+kind = "needles"; digits = 0 | digits
+kind = "needles"; filler = 0 | filler
+kind = "variable_tracking"; variables = 1 | variables
+kind = "variable_tracking"; chains = 17 | chains
+kind = "variable_tracking"; variables = 4; hops = 4 | hops
+kind = "variable_tracking"; variables = 8; chains = 16; hops = 1 | chains
+kind = "variable_tracking"; digits = 1 | digits
+kind = "variable_tracking"; filler = 5000 | filler
+kind = "multiplication"; base = 1 | base
+"#;
+
 #[test]
 fn values_that_do_not_fit_are_refused_by_their_key() {
     let ctx = common::ctx("", 64, &[64, 128], 0);
-    for (table, key) in [
-        ("kind = \"addition\"\nhints = 200", "hints"),
-        (
-            "kind = \"addition\"\noperands = \"equal\"\nhints = 128",
-            "hints",
-        ),
-        (
-            "kind = \"addition\"\noperands = \"equal\"\nhints = 65537",
-            "hints",
-        ),
-        ("kind = \"addition\"\nscratchpad = true", "scratchpad"),
-        (
-            "kind = \"addition\"\noperands = \"equal\"\nhints = 140\nscratchpad = true",
-            "scratchpad",
-        ),
-        ("kind = \"needles\"\nnames = 0", "names"),
-        ("kind = \"needles\"\nnames = 3\nkeys = 4", "keys"),
-        ("kind = \"needles\"\nvalues = 17", "values"),
-        ("kind = \"needles\"\nkeys = 2\nqueries = 3", "queries"),
-        ("kind = \"needles\"\ndigits = 0", "digits"),
-        ("kind = \"needles\"\nfiller = 0", "filler"),
-        ("kind = \"variable_tracking\"\nvariables = 1", "variables"),
-        ("kind = \"variable_tracking\"\nchains = 17", "chains"),
-        (
-            "kind = \"variable_tracking\"\nvariables = 4\nhops = 4",
-            "hops",
-        ),
-        (
-            "kind = \"variable_tracking\"\nvariables = 8\nchains = 16\nhops = 1",
-            "chains",
-        ),
-        ("kind = \"variable_tracking\"\ndigits = 1", "digits"),
-        ("kind = \"variable_tracking\"\nfiller = 5000", "filler"),
-        ("kind = \"multiplication\"\nbase = 1", "base"),
-    ] {
-        let config = toml::from_str::<TaskConfig>(table).expect(table);
-        let error = config
-            .build(&ctx)
-            .err()
-            .unwrap_or_else(|| panic!("{table} is refused"));
-        let text = format!("{error:?}");
-        assert!(text.contains(&format!("key: \"{key}\"")), "{table}: {text}");
+    for row in common::lines(REFUSED) {
+        let [table, key] = common::cells(row);
+        let config = toml::from_str::<TaskConfig>(&common::by_lines(table)).expect(table);
+        let error = common::invalid(table, config.build(&ctx));
+        assert_eq!(error.key, key, "{table}");
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of the synthetic tasks against slow, obvious versions, and against published examples.
 
-use crate::common::{rows, task};
+use crate::common::{self, rows, task};
 use longreach_tasks::TaskConfig;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,68 +37,44 @@ fn example(kind: &str, number: usize) -> String {
         .clone()
 }
 
-/// The published examples. Provenance: collected by this project from the task files of
-/// google-deepmind/randomized_positional_encodings (Ruoss et al. 2023) unless said; rows written as
-/// `longreach list tasks` does.
+/// The published examples, by kind and number. Provenance: collected by this project from the task
+/// files of google-deepmind/randomized_positional_encodings (Ruoss et al. 2023) unless said; rows
+/// written as `longreach list tasks` does.
+const EXAMPLES: &str = "
+copy 0: BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS
+reverse 0: BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS
+duplicate 0: BOS 1 0 1 SEP | 1 0 1 1 0 1 EOS
+bucket_sort 0: BOS 1 0 2 0 4 1 1 2 SEP | 0 0 1 1 1 2 2 4 EOS
+# Their code's order, which their docstring contradicts.
+odds_first 0: BOS 0 0 1 1 0 1 0 1 SEP | 0 1 1 1 0 1 0 0 EOS
+parity 0: BOS 1 0 1 0 1 0 0 SEP | 1 EOS
+even_pairs 0: BOS 0 0 1 1 1 0 SEP | 0 EOS
+cycle_navigation 0: BOS 2 0 1 0 0 SEP | 3 EOS
+missing_duplicate 0: BOS 0 1 1 0 0 2 1 0 SEP | 1 EOS
+stack_manipulation 0: BOS 0 1 1 0 4 2 2 SEP | 1 1 0 2 0 0 0 0 EOS
+modular_arithmetic 0: BOS 1 - 1 - 1 SEP | 4 EOS
+parity 1: BOS 0 1 1 1 1 SEP | 0 EOS
+# Theirs is `1 0 1 1 2 1 3` with the filler 3, which lengths of w do not need.
+missing_duplicate 1: BOS 1 0 1 1 2 1 SEP | 0 EOS
+stack_manipulation 1: BOS 1 1 0 2 2 2 2 SEP | 2 0 0 0 0 0 0 0 EOS
+modular_arithmetic 1: BOS 1 + 2 * 3 SEP | 2 EOS
+modular_arithmetic 2: BOS ( ( 1 - 2 ) * ( 3 + 4 ) ) SEP | 3 EOS
+# The golden file's rule: the token that followed the previous occurrence of the last token.
+induction 0: BOS 5 9 2 7 9 SEP | 2 EOS
+# McGill-NLP/length-generalization: `Compute 5 3 7 2 6 + 1 9 1 7 7 ? ` -> `The answer is 7 2 9
+# 0 3.`, here with its zeros.
+addition 1: BOS 5 3 7 2 6 + 1 9 1 7 7 SEP | 0 0 0 0 0 7 2 9 0 3 EOS
+# Theirs is `001 2 01101` -> `01011 2 0 0 0` (4 + 22 = 26, least significant bit first).
+addition 3: BOS 0 0 1 + 0 1 1 0 1 SEP | 0 1 0 1 1 0 0 0 EOS
+";
+
 #[test]
 fn published_examples() {
-    let cases = [
-        ("copy", "BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS"),
-        ("reverse", "BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS"),
-        ("duplicate", "BOS 1 0 1 SEP | 1 0 1 1 0 1 EOS"),
-        (
-            "bucket_sort",
-            "BOS 1 0 2 0 4 1 1 2 SEP | 0 0 1 1 1 2 2 4 EOS",
-        ),
-        // Their code's order, which their docstring contradicts.
-        (
-            "odds_first",
-            "BOS 0 0 1 1 0 1 0 1 SEP | 0 1 1 1 0 1 0 0 EOS",
-        ),
-        ("parity", "BOS 1 0 1 0 1 0 0 SEP | 1 EOS"),
-        ("even_pairs", "BOS 0 0 1 1 1 0 SEP | 0 EOS"),
-        ("cycle_navigation", "BOS 2 0 1 0 0 SEP | 3 EOS"),
-        ("missing_duplicate", "BOS 0 1 1 0 0 2 1 0 SEP | 1 EOS"),
-        (
-            "stack_manipulation",
-            "BOS 0 1 1 0 4 2 2 SEP | 1 1 0 2 0 0 0 0 EOS",
-        ),
-        ("modular_arithmetic", "BOS 1 - 1 - 1 SEP | 4 EOS"),
-    ];
-    for (kind, row) in cases {
-        assert_eq!(example(kind, 0), row);
+    for line in common::lines(EXAMPLES) {
+        let (name, row) = line.split_once(": ").expect(line);
+        let (kind, number) = name.split_once(' ').expect(line);
+        assert_eq!(example(kind, number.parse().unwrap()), row, "{name}");
     }
-    assert_eq!(example("parity", 1), "BOS 0 1 1 1 1 SEP | 0 EOS");
-    // Theirs is `1 0 1 1 2 1 3` with the filler 3, which lengths of w do not need.
-    assert_eq!(
-        example("missing_duplicate", 1),
-        "BOS 1 0 1 1 2 1 SEP | 0 EOS"
-    );
-    assert_eq!(
-        example("stack_manipulation", 1),
-        "BOS 1 1 0 2 2 2 2 SEP | 2 0 0 0 0 0 0 0 EOS"
-    );
-    assert_eq!(
-        example("modular_arithmetic", 1),
-        "BOS 1 + 2 * 3 SEP | 2 EOS"
-    );
-    assert_eq!(
-        example("modular_arithmetic", 2),
-        "BOS ( ( 1 - 2 ) * ( 3 + 4 ) ) SEP | 3 EOS"
-    );
-    // The golden file's rule: the token that followed the previous occurrence of the last token.
-    assert_eq!(example("induction", 0), "BOS 5 9 2 7 9 SEP | 2 EOS");
-    // McGill-NLP/length-generalization: `Compute 5 3 7 2 6 + 1 9 1 7 7 ? ` -> `The answer is 7 2 9
-    // 0 3.`, here with its zeros.
-    assert_eq!(
-        example("addition", 1),
-        "BOS 5 3 7 2 6 + 1 9 1 7 7 SEP | 0 0 0 0 0 7 2 9 0 3 EOS"
-    );
-    // Theirs is `001 2 01101` -> `01011 2 0 0 0` (4 + 22 = 26, least significant bit first).
-    assert_eq!(
-        example("addition", 3),
-        "BOS 0 0 1 + 0 1 1 0 1 SEP | 0 1 0 1 1 0 0 0 EOS"
-    );
 }
 
 #[test]
@@ -407,12 +383,7 @@ fn queries_name_the_values_of_their_keys() {
             let tested = task.test_rows(n).min(64);
             for batch in [task.train_batch(n, 64, 3, 5), task.test_batch(n, 0, tested)] {
                 for row in 0..batch.rows {
-                    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-                    let (read, labels, counted) = (
-                        &batch.inputs[at.clone()],
-                        &batch.targets[at.clone()],
-                        &batch.counted[at],
-                    );
+                    let (read, labels, counted) = common::row(&batch, row);
                     assert_eq!(read.len(), n.max(3));
                     let values: BTreeMap<i32, i32> = read[..2 * pairs]
                         .chunks(2)

@@ -137,105 +137,33 @@ fn answers_are_balanced() {
     }
 }
 
+/// Tables, `; ` for a line break, the lengths of training and test, the key at fault, and a part of
+/// what is allowed.
+const REFUSED: &str = r#"
+kind = "fixed_offset"; alphabet = 1 | 8 8 | alphabet | 2 to 4096
+kind = "fixed_offset"; max_offset = 0 | 8 8 | max_offset | 1 to 9999
+kind = "fixed_offset"; max_offset = 10000 | 8 8 | max_offset | 1 to 9999
+kind = "dup_key_recall"; keys = 1 | 8 8 | keys | 2 to 4096
+kind = "dup_key_recall"; values = 1 | 8 8 | values | 2 to 4096
+kind = "dup_key_recall"; occurrences = 0 | 8 8 | occurrences | 1 to 10
+kind = "dup_key_recall"; values = 3; occurrences = 4 | 8 8 | occurrences | 1 to 3
+kind = "dup_key_recall"; occurrences = 4 | 8 3 | occurrences | fits into length 3
+kind = "frequent_words"; words = 1 | 64 64 | words | 2 to 4096
+kind = "frequent_words"; alpha = 1 | 64 64 | alpha | above 1
+kind = "frequent_words"; alpha = nan | 64 64 | alpha | above 1
+kind = "frequent_words"; words = 2 | 64 64 | top | 1 to 2
+kind = "frequent_words"; top = 17 | 64 64 | top | 1 to 16
+# Ranks 2 to 4 stand 4, 1 and 1 times.
+kind = "frequent_words" | 64 27 | top | clear at length 27; 3 is at 30
+kind = "frequent_words" | 8 64 | top | clear at length 8; 3 is at 30
+"#;
+
 #[test]
 fn values_that_do_not_fit_are_refused_by_their_key() {
-    for (table, lengths, key, part) in [
-        (
-            "kind = \"fixed_offset\"\nalphabet = 1",
-            [8, 8],
-            "alphabet",
-            "2 to 4096",
-        ),
-        (
-            "kind = \"fixed_offset\"\nmax_offset = 0",
-            [8, 8],
-            "max_offset",
-            "1 to 9999",
-        ),
-        (
-            "kind = \"fixed_offset\"\nmax_offset = 10000",
-            [8, 8],
-            "max_offset",
-            "1 to 9999",
-        ),
-        (
-            "kind = \"dup_key_recall\"\nkeys = 1",
-            [8, 8],
-            "keys",
-            "2 to 4096",
-        ),
-        (
-            "kind = \"dup_key_recall\"\nvalues = 1",
-            [8, 8],
-            "values",
-            "2 to 4096",
-        ),
-        (
-            "kind = \"dup_key_recall\"\noccurrences = 0",
-            [8, 8],
-            "occurrences",
-            "1 to 10",
-        ),
-        (
-            "kind = \"dup_key_recall\"\nvalues = 3\noccurrences = 4",
-            [8, 8],
-            "occurrences",
-            "1 to 3",
-        ),
-        (
-            "kind = \"dup_key_recall\"\noccurrences = 4",
-            [8, 3],
-            "occurrences",
-            "fits into length 3",
-        ),
-        (
-            "kind = \"frequent_words\"\nwords = 1",
-            [64, 64],
-            "words",
-            "2 to 4096",
-        ),
-        (
-            "kind = \"frequent_words\"\nalpha = 1",
-            [64, 64],
-            "alpha",
-            "above 1",
-        ),
-        (
-            "kind = \"frequent_words\"\nalpha = nan",
-            [64, 64],
-            "alpha",
-            "above 1",
-        ),
-        (
-            "kind = \"frequent_words\"\nwords = 2",
-            [64, 64],
-            "top",
-            "1 to 2",
-        ),
-        (
-            "kind = \"frequent_words\"\ntop = 17",
-            [64, 64],
-            "top",
-            "1 to 16",
-        ),
-        // Ranks 2 to 4 stand 4, 1 and 1 times.
-        (
-            "kind = \"frequent_words\"",
-            [64, 27],
-            "top",
-            "clear at length 27; 3 is at 30",
-        ),
-        (
-            "kind = \"frequent_words\"",
-            [8, 64],
-            "top",
-            "clear at length 8; 3 is at 30",
-        ),
-    ] {
-        let error = try_build(table, &lengths).err();
-        let Some(TaskError::Config(error)) = error else {
-            panic!("{table} at {lengths:?}: {error:?}");
-        };
+    for row in common::lines(REFUSED) {
+        let [table, lengths, key, part] = common::cells(row);
+        let lengths: Vec<usize> = lengths.split(' ').map(|n| n.parse().unwrap()).collect();
+        let error = common::invalid(row, try_build(&common::by_lines(table), &lengths));
         assert_eq!(error.key, key, "{table}");
         assert!(error.allowed.contains(part), "{table}: {error:?}");
     }

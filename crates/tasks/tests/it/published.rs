@@ -1,7 +1,7 @@
 //! How published settings draw their rows: frequencies against slow definitions, and mistakes.
 
 use crate::common::{self, build};
-use longreach_tasks::{Task, TaskConfig, TaskError};
+use longreach_tasks::{Task, TaskConfig};
 use std::collections::BTreeMap;
 
 /// How often each question stands among batches of 100 training rows of length `n`.
@@ -98,34 +98,20 @@ fn distinct_symbols_are_equally_likely_in_any_order() {
     }
 }
 
+/// Tables, `; ` for a line break, the key at fault, and a part of what is wrong or allowed.
+const REFUSED: &str = r#"
+kind = "copy"; alphabet = 100; distinct = true | alphabet | strings of 128 distinct ones
+kind = "sort"; distinct = true | alphabet | strings of 128 distinct ones
+kind = "majority"; alphabet = 26; draw = "balanced" | draw | `alphabet` is 26
+kind = "majority"; interleaved = 0 | interleaved | 1 to 16
+kind = "majority"; alphabet = 1 | alphabet | 2 to 4096
+"#;
+
 #[test]
 fn settings_that_cannot_be_are_refused_by_key() {
-    for (table, key, words) in [
-        (
-            "kind = \"copy\"\nalphabet = 100\ndistinct = true",
-            "alphabet",
-            "strings of 128 distinct ones",
-        ),
-        (
-            "kind = \"sort\"\ndistinct = true",
-            "alphabet",
-            "strings of 128 distinct ones",
-        ),
-        (
-            "kind = \"majority\"\nalphabet = 26\ndraw = \"balanced\"",
-            "draw",
-            "`alphabet` is 26",
-        ),
-        (
-            "kind = \"majority\"\ninterleaved = 0",
-            "interleaved",
-            "1 to 16",
-        ),
-        ("kind = \"majority\"\nalphabet = 1", "alphabet", "2 to 4096"),
-    ] {
-        let Err(TaskError::Config(error)) = build(table) else {
-            panic!("{table} is accepted");
-        };
+    for row in common::lines(REFUSED) {
+        let [table, key, words] = common::cells(row);
+        let error = common::invalid(table, build(&common::by_lines(table)));
         assert_eq!(error.key, key, "{table}");
         let text = format!("{} {}", error.problem, error.allowed);
         assert!(text.contains(words), "{table}: {text}");
@@ -313,51 +299,37 @@ fn one_digit_solves_an_equation() {
 }
 
 /// The fifteen tasks of `experiments/constants.py` of google-deepmind/randomized_positional_encodings
-/// and google-deepmind/neural_networks_chomsky_hierarchy, by their names there, with the length of
-/// the answer here at length 10.
+/// and google-deepmind/neural_networks_chomsky_hierarchy, by their names there, the table
+/// here, `; ` for a line break, and the length of its answer at length 10.
+const FIFTEEN: &str = r#"
+even_pairs | kind = "even_pairs" | 1
+modular_arithmetic | kind = "modular_arithmetic" | 1
+parity_check | kind = "parity" | 1
+cycle_navigation | kind = "cycle_navigation" | 1
+stack_manipulation | kind = "stack_manipulation" | 11
+reverse_string | kind = "reverse"; alphabet = 2 | 10
+modular_arithmetic_brackets | kind = "modular_arithmetic"; brackets = true | 1
+solve_equation | kind = "solve_equation" | 1
+duplicate_string | kind = "duplicate"; alphabet = 2 | 20
+missing_duplicate_string | kind = "missing_duplicate" | 1
+odds_first | kind = "odds_first"; alphabet = 2 | 10
+binary_addition | kind = "addition"; base = 2; digits = "lsd_first" | 10
+binary_multiplication | kind = "multiplication"; base = 2; digits = "lsd_first" | 20
+compute_sqrt | kind = "compute_sqrt" | 5
+bucket_sort | kind = "bucket_sort"; alphabet = 5 | 10
+"#;
+
 #[test]
 fn the_fifteen_tasks_are_complete() {
-    let fifteen = [
-        ("even_pairs", "kind = \"even_pairs\"", 1),
-        ("modular_arithmetic", "kind = \"modular_arithmetic\"", 1),
-        ("parity_check", "kind = \"parity\"", 1),
-        ("cycle_navigation", "kind = \"cycle_navigation\"", 1),
-        ("stack_manipulation", "kind = \"stack_manipulation\"", 11),
-        ("reverse_string", "kind = \"reverse\"\nalphabet = 2", 10),
-        (
-            "modular_arithmetic_brackets",
-            "kind = \"modular_arithmetic\"\nbrackets = true",
-            1,
-        ),
-        ("solve_equation", "kind = \"solve_equation\"", 1),
-        ("duplicate_string", "kind = \"duplicate\"\nalphabet = 2", 20),
-        (
-            "missing_duplicate_string",
-            "kind = \"missing_duplicate\"",
-            1,
-        ),
-        ("odds_first", "kind = \"odds_first\"\nalphabet = 2", 10),
-        (
-            "binary_addition",
-            "kind = \"addition\"\nbase = 2\ndigits = \"lsd_first\"",
-            10,
-        ),
-        (
-            "binary_multiplication",
-            "kind = \"multiplication\"\nbase = 2\ndigits = \"lsd_first\"",
-            20,
-        ),
-        ("compute_sqrt", "kind = \"compute_sqrt\"", 5),
-        ("bucket_sort", "kind = \"bucket_sort\"\nalphabet = 5", 10),
-    ];
-    let names: std::collections::BTreeSet<_> = fifteen.iter().map(|(name, ..)| name).collect();
+    let fifteen: Vec<[&str; 3]> = common::lines(FIFTEEN).map(common::cells).collect();
+    let names: std::collections::BTreeSet<_> = fifteen.iter().map(|[name, ..]| name).collect();
     assert_eq!(names.len(), 15);
-    for (name, table, answer_len) in fifteen {
+    for [name, table, answer_len] in fifteen {
         let ctx = longreach_tasks::BuildContext {
             bidirectional: true,
             ..common::ctx("", 64, &[64, 128], 0)
         };
-        let task = toml::from_str::<TaskConfig>(table).expect(name);
+        let task = toml::from_str::<TaskConfig>(&common::by_lines(table)).expect(name);
         let task = task
             .build(&ctx)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -366,7 +338,7 @@ fn the_fifteen_tasks_are_complete() {
         let blank = task.vocab_size() as i32 - 1;
         for row in batch.inputs.chunks(batch.seq_len) {
             let blanks = row.iter().filter(|id| **id == blank).count();
-            assert_eq!(blanks, answer_len, "{name}");
+            assert_eq!(blanks.to_string(), answer_len, "{name}");
             assert!(row[row.len() - blanks..].iter().all(|id| *id == blank));
         }
     }

@@ -1,7 +1,8 @@
 //! Rows to choose values by: no result is scored on them, nothing is trained on them where test
 //! rows are held out, and test rows are what they are without them.
 
-use crate::{common, laws};
+use crate::common::{self, MustHave};
+use crate::laws;
 use longreach_tasks::{Batch, BuildContext, Rows, Task, TaskConfig, TaskError};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -195,19 +196,11 @@ fn eval_tokens_that_reach_into_what_is_kept_are_refused_for_selection_alone() {
     };
     // 34,999 tokens are predicted without a look at the last 5000.
     assert!(attempt(Rows::Selection, 34_999).is_ok());
-    match attempt(Rows::Selection, 35_000).err() {
-        Some(TaskError::Config(error)) => {
-            assert_eq!((&*error.key, &*error.value), ("eval_tokens", "35000"));
-            assert_eq!(error.allowed, "a whole number from 1 to 34999");
-            assert!(
-                error.problem.contains("last 5000 of the 40000 tokens"),
-                "{}",
-                error.problem
-            );
-            assert!(error.hint.contains("remove it"));
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = common::invalid("35000", attempt(Rows::Selection, 35_000));
+    assert_eq!((&*error.key, &*error.value), ("eval_tokens", "35000"));
+    assert_eq!(error.allowed, "a whole number from 1 to 34999");
+    error.problem.must_have("last 5000 of the 40000 tokens");
+    error.hint.must_have("remove it");
     let test = attempt(Rows::Test, 35_000).expect("what is scored stays");
     let (_, scored) = read_and_scored(&*test, 100);
     assert_eq!(scored, (10_001..45_001).collect::<Vec<i32>>());
@@ -281,16 +274,12 @@ fn a_stretch_without_a_window_says_what_it_has() {
     };
     assert_eq!(message(Rows::Test, [20, 87]), "");
     let problem = message(Rows::Test, [20, 88]);
-    assert!(
-        problem.contains("has 88 of 100 bytes") && problem.contains("needs 89"),
-        "{problem}"
-    );
+    problem.must_have("has 88 of 100 bytes");
+    problem.must_have("needs 89");
     assert_eq!(message(Rows::Selection, [10, 11]), "");
     let problem = message(Rows::Selection, [10, 12]);
-    assert!(
-        problem.contains("has 12 of 100 bytes") && problem.contains("needs 13"),
-        "{problem}"
-    );
+    problem.must_have("has 12 of 100 bytes");
+    problem.must_have("needs 13");
 }
 
 #[test]
@@ -308,17 +297,9 @@ fn jsonl_chooses_by_files_of_its_own() {
         let ctx = context(directory.path(), rows, [3, 3]);
         build(&format!("kind = \"jsonl\"\n{more}"), &ctx)
     };
-    match attempt("", Rows::Selection).err() {
-        Some(TaskError::Config(error)) => {
-            assert_eq!(error.key, "select");
-            assert!(
-                error.hint.contains("task.select = [\"select.jsonl\"]"),
-                "{}",
-                error.hint
-            );
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = common::invalid("", attempt("", Rows::Selection));
+    assert_eq!(error.key, "select");
+    error.hint.must_have("task.select = [\"select.jsonl\"]");
     let with = "select = [\"select.jsonl\"]";
     let plain = attempt("", Rows::Test).expect("two files");
     let [test, select] =
@@ -340,10 +321,7 @@ fn jsonl_chooses_by_files_of_its_own() {
         for rows in [Rows::Test, Rows::Selection] {
             let error = attempt(with, rows).err().map(|error| error.to_string());
             let error = error.unwrap_or_default();
-            assert!(
-                error.contains(&format!("the prompt of select.jsonl:2 {what}")),
-                "{error}"
-            );
+            error.must_have(&format!("the prompt of select.jsonl:2 {what}"));
         }
     }
 }

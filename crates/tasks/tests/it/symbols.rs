@@ -31,14 +31,8 @@ fn task(kind: &str, alphabet: u64, test_rows: u64) -> Box<dyn Task> {
 
 /// One row split into (full token sequence, counted flags of the tokens after the first).
 fn row(batch: &Batch, r: usize) -> (Vec<i32>, Vec<bool>) {
-    let at = r * batch.seq_len..(r + 1) * batch.seq_len;
-    let (inputs, targets) = (&batch.inputs[at.clone()], &batch.targets[at.clone()]);
-    assert_eq!(
-        inputs[1..],
-        targets[..targets.len() - 1],
-        "targets are the inputs one token later"
-    );
-    ([&inputs[..1], targets].concat(), batch.counted[at].to_vec())
+    let (inputs, targets, counted) = common::causal_row(batch, r);
+    ([&inputs[..1], targets].concat(), counted.to_vec())
 }
 
 /// The layout written out token by token.
@@ -196,27 +190,12 @@ fn counted_tokens_agree_with_repeat_after_me() {
 #[test]
 fn rows_of_the_first_release() {
     let mut hasher = blake3::Hasher::new();
-    let mut add = |batch: &Batch| {
-        let ids: Vec<u8> = batch
-            .inputs
-            .iter()
-            .chain(&batch.targets)
-            .flat_map(|id| id.to_le_bytes())
-            .collect();
-        hasher.update(&ids).update(
-            &batch
-                .counted
-                .iter()
-                .map(|c| u8::from(*c))
-                .collect::<Vec<_>>(),
-        );
-    };
     for kind in ["copy", "reverse"] {
         for alphabet in [2, 3, 16, 100, 4096] {
             let task = task(kind, alphabet, 64);
             for n in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 62, 63, 64, 100, 300] {
-                add(&task.train_batch(n, 7, 3, n as u64 + alphabet));
-                add(&task.test_batch(n, 0, task.test_rows(n)));
+                common::hash(&mut hasher, &task.train_batch(n, 7, 3, n as u64 + alphabet));
+                common::hash(&mut hasher, &task.test_batch(n, 0, task.test_rows(n)));
             }
         }
     }

@@ -1,22 +1,11 @@
 //! The text task over temporary directories and a made-up Cargo home.
 
-use crate::common;
+use crate::common::{self, MustHave, corpus};
 use longreach_tasks::{BuildContext, TEACHER_FORCED, Task, TaskConfig, TaskError};
-use schema::Invalid;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-
-fn dir(files: &[(&str, &[u8])]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
-    dir
-}
 
 fn ctx(config_dir: &Path) -> BuildContext<'static> {
     common::ctx(config_dir, 4, &[4, 6], 0)
@@ -76,7 +65,7 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 
 #[test]
 fn windows_of_both_splits() {
-    let dir = dir(&[("a.txt", LETTERS), ("b.txt", LETTERS)]);
+    let dir = corpus(&[("a.txt", LETTERS), ("b.txt", LETTERS)]);
     let table =
         "files = [\"*.txt\"]\nsplit = { by = \"range\", valid_fraction = 0.5 }\neval_tokens = 99";
     let task = build(table, &ctx(dir.path())).unwrap();
@@ -142,7 +131,7 @@ fn windows_of_both_splits() {
 
 #[test]
 fn batches_are_functions_of_their_arguments() {
-    let dir = dir(&[("a.txt", LETTERS)]);
+    let dir = corpus(&[("a.txt", LETTERS)]);
     let build = || {
         build(
             "files = [\"a.txt\"]\nsplit = { by = \"range\", valid_fraction = 0.4 }",
@@ -177,7 +166,7 @@ fn split_by_every_file() {
         .zip(&contents)
         .map(|(n, c)| (n.as_str(), c.as_slice()))
         .collect();
-    let dir = dir(&files);
+    let dir = corpus(&files);
     let task = build(
         "files = [\"**/*.txt\"]\nsplit = { by = \"file\", every = 3 }",
         &ctx(dir.path()),
@@ -197,31 +186,20 @@ fn split_by_every_file() {
         trained,
         [b'0', b'1', b'3', b'4', b'6'].map(i32::from).into()
     );
-    for (table, allowed) in [
-        (
-            "files = [\"**/*.txt\"]\nsplit = { by = \"file\" }",
-            "a whole number from 2 to 7",
-        ),
-        (
-            "files = [\"sub/1.txt\"]\nsplit = { by = \"file\" }",
-            "none with a single file",
-        ),
+    for (files, allowed) in [
+        ("**/*.txt", "a whole number from 2 to 7"),
+        ("sub/1.txt", "none with a single file"),
     ] {
-        match build(table, &ctx(dir.path())).err() {
-            Some(TaskError::Config(Invalid {
-                key,
-                value,
-                allowed: a,
-                ..
-            })) => assert_eq!((&*key, &*value, &*a), ("split.every", "10", allowed)),
-            other => panic!("{other:?}"),
-        }
+        let table = format!("files = [\"{files}\"]\nsplit = {{ by = \"file\" }}");
+        let error = common::invalid(files, build(&table, &ctx(dir.path())));
+        let found = [&error.key, &error.value, &error.allowed];
+        assert_eq!(found, ["split.every", "10", allowed]);
     }
 }
 
 #[test]
 fn named_files_hold_out_their_last_tenth_by_default() {
-    let dir = dir(&[("a.txt", &[b'a'; 60]), ("b.txt", &[b'b'; 40])]);
+    let dir = corpus(&[("a.txt", &[b'a'; 60]), ("b.txt", &[b'b'; 40])]);
     let task = build("files = [\"*.txt\"]", &ctx(dir.path())).unwrap();
     let facts = task.corpus().unwrap();
     assert_eq!(
@@ -232,7 +210,7 @@ fn named_files_hold_out_their_last_tenth_by_default() {
 
 #[test]
 fn split_by_named_files() {
-    let dir = dir(&[
+    let dir = corpus(&[
         ("train.txt", &[b'a'; 20]),
         ("valid.txt", &[b'b'; 20]),
         ("more.txt", &[b'c'; 20]),
@@ -250,23 +228,14 @@ fn split_by_named_files() {
         );
         assert!(scored(&*task, 6).iter().all(|&b| b == i32::from(b'b')));
     }
-    match build(
-        "files = [\"*.txt\"]\nsplit = { by = \"files\", valid = [\"*\"] }",
-        &ctx(dir.path()),
-    )
-    .err()
-    {
-        Some(TaskError::Config(Invalid { key, problem, .. })) => {
-            assert_eq!(key, "split.valid");
-            assert!(problem.contains("all 3 files"), "{problem}");
-        }
-        other => panic!("{other:?}"),
-    }
-    let missing = build(
-        "files = [\"*.txt\"]\nsplit = { by = \"files\", valid = [\"w.txt\"] }",
-        &ctx(dir.path()),
-    );
-    input_error(missing, Some(&dir.path().join("w.txt")));
+    let valid = |name: &str| {
+        let split = format!("split = {{ by = \"files\", valid = [\"{name}\"] }}");
+        build(&format!("files = [\"*.txt\"]\n{split}"), &ctx(dir.path()))
+    };
+    let error = common::invalid("*", valid("*"));
+    assert_eq!(error.key, "split.valid");
+    error.problem.must_have("all 3 files");
+    input_error(valid("w.txt"), Some(&dir.path().join("w.txt")));
 }
 
 #[test]
@@ -274,7 +243,7 @@ fn identity_follows_names_and_bytes_and_not_the_place() {
     let range = "split = { by = \"range\", valid_fraction = 0.3 }";
     let table = format!("files = [\"d/*.txt\"]\n{range}");
     let files: [(&str, &[u8]); 2] = [("d/a.txt", LETTERS), ("d/b.txt", LETTERS)];
-    let (one, two) = (dir(&files), dir(&files));
+    let (one, two) = (corpus(&files), corpus(&files));
     let base = hash(&table, one.path());
     assert_eq!(base.len(), 64);
     assert_eq!(hash(&table, two.path()), base);
@@ -300,7 +269,7 @@ fn identity_follows_names_and_bytes_and_not_the_place() {
     fs::rename(two.path().join("d/b.txt"), two.path().join("d/c.txt")).unwrap();
     assert_ne!(hash(&table, two.path()), base);
     // Moving a byte over a file boundary keeps the concatenation and changes the identity.
-    let moved = dir(&[
+    let moved = corpus(&[
         ("d/a.txt", &LETTERS[..61]),
         ("d/b.txt", &[b"9", LETTERS].concat()),
     ]);
@@ -318,7 +287,7 @@ fn identity_follows_names_and_bytes_and_not_the_place() {
 #[test]
 fn any_bytes_are_text() {
     let bytes: Vec<u8> = (0..=255).cycle().take(1024).collect();
-    let dir = dir(&[("x.bin", &bytes)]);
+    let dir = corpus(&[("x.bin", &bytes)]);
     let task = build(
         "files = [\"x.bin\"]\nsplit = { by = \"range\" }",
         &ctx(dir.path()),
@@ -332,7 +301,7 @@ fn any_bytes_are_text() {
 
 #[test]
 fn unusable_corpora_name_their_path() {
-    let dir = dir(&[
+    let dir = corpus(&[
         ("a.txt", LETTERS),
         ("empty.txt", b""),
         ("short.txt", b"abc"),
@@ -361,47 +330,26 @@ fn unusable_corpora_name_their_path() {
         build(&format!("files = [\"a.txt\"]\n{range}"), &long),
         Some(&at("a.txt")),
     );
-    assert!(
-        problem.contains("validation split")
-            && problem.contains("31 bytes")
-            && problem.contains("needs 32"),
-        "{problem}"
-    );
-    match build(
-        &format!("files = [\"a.txt\"]\nmax_bytes = 61\n{range}"),
-        &ctx(dir.path()),
-    )
-    .err()
-    {
-        Some(TaskError::Config(Invalid {
-            key,
-            value,
-            problem,
-            ..
-        })) => {
-            assert_eq!((&*key, &*value), ("max_bytes", "61"));
-            assert!(
-                problem.contains("62 bytes") && problem.contains("a.txt\" with 62"),
-                "{problem}"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
-    assert!(
-        build(
-            &format!("files = [\"a.txt\"]\nmax_bytes = 62\n{range}"),
-            &ctx(dir.path())
-        )
-        .is_ok()
-    );
+    problem.must_have("validation split");
+    problem.must_have("31 bytes");
+    problem.must_have("needs 32");
+    let most = |bytes: usize| {
+        let table = format!("files = [\"a.txt\"]\nmax_bytes = {bytes}\n{range}");
+        build(&table, &ctx(dir.path()))
+    };
+    let error = common::invalid("61", most(61));
+    assert_eq!((&*error.key, &*error.value), ("max_bytes", "61"));
+    error.problem.must_have("62 bytes");
+    error.problem.must_have("a.txt\" with 62");
+    assert!(most(62).is_ok());
 }
 
 #[cfg(unix)]
 #[test]
 fn links_to_directories_are_not_followed() {
     use std::os::unix::fs::symlink;
-    let outside = dir(&[("secret.txt", LETTERS)]);
-    let dir = dir(&[("in/a.txt", LETTERS)]);
+    let outside = corpus(&[("secret.txt", LETTERS)]);
+    let dir = corpus(&[("in/a.txt", LETTERS)]);
     symlink(outside.path(), dir.path().join("in/out")).unwrap();
     symlink(dir.path(), dir.path().join("in/loop")).unwrap();
     symlink(dir.path().join("nowhere"), dir.path().join("in/broken.txt")).unwrap();
@@ -484,10 +432,8 @@ fn cargo_home(registry: &str) -> TempDir {
         (name("beta-2.0.0/build.rs"), LETTERS),
         (name("other-1.0.0/src/lib.rs"), LETTERS),
     ];
-    dir(&files
-        .iter()
-        .map(|(n, b)| (n.as_str(), *b))
-        .collect::<Vec<_>>())
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(n, b)| (n.as_str(), *b)).collect();
+    corpus(&files)
 }
 
 fn cargo_ctx(home: Option<PathBuf>) -> BuildContext<'static> {
@@ -535,13 +481,8 @@ fn cargo_corpus_errors_say_what_and_where() {
     let place = home.path().join("registry/src/*/beta-1.0.0");
     assert!(input_error(missing, Some(&place)).contains("beta 1.0.0"));
     let no_home = crates("\"alpha\"", Some(home.path().join("no")));
-    assert!(
-        input_error(
-            no_home,
-            Some(&home.path().join("no/registry/src/*/alpha-1.0.0+spec-1"))
-        )
-        .contains("alpha")
-    );
+    let place = home.path().join("no/registry/src/*/alpha-1.0.0+spec-1");
+    input_error(no_home, Some(&place)).must_have("alpha");
     let unknown = crates("\"alpha\"", None);
     assert!(input_error(unknown, None).contains("Cargo's home"));
     let bad_lock = BuildContext {
@@ -556,15 +497,9 @@ fn cargo_corpus_errors_say_what_and_where() {
         ("\"alpha@9.0.0\"", "crates.0", "1.0.0+spec-1"),
         ("\"alpha\", \"alpha\"", "crates.1", "twice"),
     ] {
-        match crates(list, Some(home.path().into())).err() {
-            Some(TaskError::Config(Invalid {
-                key: k, problem: p, ..
-            })) => {
-                assert_eq!(k, key, "{list}");
-                assert!(p.contains(problem), "{list}: {p}");
-            }
-            other => panic!("{list}: {other:?}"),
-        }
+        let error = common::invalid(list, crates(list, Some(home.path().into())));
+        assert_eq!(error.key, key, "{list}");
+        error.problem.must_have(problem);
     }
 }
 
@@ -599,7 +534,7 @@ fn default_corpus_of_this_machine() {
 
 #[test]
 fn says_what_it_measures() {
-    let dir = dir(&[("a.txt", LETTERS)]);
+    let dir = corpus(&[("a.txt", LETTERS)]);
     let range =
         "files = [\"a.txt\"]\neval_tokens = 99\nsplit = { by = \"range\", valid_fraction = 0.5 }";
     let definitions = |table: &str, lens: &[usize]| {
@@ -625,18 +560,10 @@ fn says_what_it_measures() {
          of the validation split."
     );
     assert!(definitions(range, &[7, 11, 13]).contains("no common multiple"));
-    assert!(
-        definitions(
-            &format!("{range}\nwindows = {{ kind = \"sliding\", stride = 2 }}"),
-            &[4, 6]
-        )
-        .contains("stride 2 over the same 24")
-    );
+    let sliding = format!("{range}\nwindows = {{ kind = \"sliding\", stride = 2 }}");
+    definitions(&sliding, &[4, 6]).must_have("stride 2 over the same 24");
     let whole = definitions(&range.replace("eval_tokens = 99\n", ""), &[4, 6]);
-    assert!(
-        whole.contains("the same 27 bytes at every test length; the last window is moved back"),
-        "{whole}"
-    );
+    whole.must_have("the same 27 bytes at every test length; the last window is moved back");
     let task = build(range, &ctx(dir.path())).unwrap();
     assert_eq!(
         (task.chance()["bits_per_byte"], task.chance()["perplexity"]),
@@ -650,7 +577,7 @@ fn characters_are_those_of_the_training_split() {
     // Characters of 1, 2, 3 and 4 bytes; the cut lies inside one.
     let (train, valid) = ("aé→𝄞".repeat(10), "→aé𝄞ß".repeat(10));
     let text = format!("{train}{valid}");
-    let dir = dir(&[("x.txt", text.as_bytes())]);
+    let dir = corpus(&[("x.txt", text.as_bytes())]);
     let share = |bytes: usize| {
         format!(
             "level = \"chars\"\nfiles = [\"x.txt\"]\neval_tokens = 99\nsplit = {{ by = \"range\", \
@@ -672,9 +599,9 @@ fn characters_are_those_of_the_training_split() {
     let bytes: usize = valid.chars().skip(1).take(48).map(char::len_utf8).sum();
     assert!((task.bytes_per_token().unwrap() - bytes as f64 / 48.0).abs() < 1e-12);
     let definitions = task.definitions(TEACHER_FORCED);
-    assert!(definitions["loss_nats"].contains(
-        "the 4 characters of the training split; 9 of the 48 scored characters are none of them"
-    ));
+    definitions["loss_nats"].must_have(
+        "the 4 characters of the training split; 9 of the 48 scored characters are none of them",
+    );
     assert!(
         definitions
             .values()
@@ -714,7 +641,7 @@ fn characters_are_those_of_the_training_split() {
 
 #[test]
 fn what_is_no_text_has_no_characters() {
-    let dir = dir(&[
+    let dir = corpus(&[
         (
             "x.txt",
             &b"plenty of text here \xff\xfe and more of it, enough for both"[..],
@@ -749,7 +676,7 @@ fn what_is_no_text_has_no_characters() {
 fn a_file_in_both_splits_is_noted() {
     let letters = "letters, one after the other\n".repeat(9);
     let other = letters.replace("one", "two");
-    let dir = dir(&[
+    let dir = corpus(&[
         ("a.txt", letters.as_bytes()),
         ("b.txt", other.as_bytes()),
         ("copy.txt", letters.as_bytes()),
@@ -778,7 +705,7 @@ fn files_that_begin_as_something_else_are_noted_or_refused() {
     let gzip = [b"\x1f\x8b\x08\0", letters.as_bytes()].concat();
     let ids: Vec<u8> = (300..400u16).flat_map(u16::to_le_bytes).collect();
     let numpy = [b"\x93NUMPY\x01\0", letters.as_bytes()].concat();
-    let dir = dir(&[
+    let dir = corpus(&[
         ("a.txt", letters.as_bytes()),
         ("b.gz", &gzip),
         ("c.gz", &gzip),
@@ -806,10 +733,7 @@ fn files_that_begin_as_something_else_are_noted_or_refused() {
     // Ids of 16 bits, as nanoGPT writes them.
     assert!(notes("\"ids.bin\"", "bytes").contains("ids.bin begins as binary data"));
     for level in ["bytes", "chars", "bpe"] {
-        assert!(
-            notes("\"marked.txt\"", level).contains("`tail -c +4 FILE`"),
-            "{level}"
-        );
+        notes("\"marked.txt\"", level).must_have("`tail -c +4 FILE`");
         let error = input_error(of("\"ids.npy\"", level), Some(&dir.path().join("ids.npy")));
         assert_eq!(error, "begins as a NumPy array, not as text");
     }

@@ -44,9 +44,8 @@ pub const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 /// A recorded run of [`TINY`], and its directory.
 pub fn one() -> (Scratch, PathBuf) {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &ONE), 0);
-    let record = scratch.records()[0].0.clone();
-    let run = scratch.runs().join(record.parent().unwrap());
+    scratch.trains(&ONE);
+    let run = scratch.first_run();
     (scratch, run)
 }
 
@@ -78,20 +77,40 @@ impl Scratch {
         }
     }
 
-    /// Runs `longreach COMMAND CONFIG ARGUMENTS` with its runs in the scratch directory.
-    pub fn longreach(&self, command: &str, arguments: &[&str]) -> Output {
+    /// Writes a file beside the config.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.directory.path().join(name), content).unwrap();
+    }
+
+    /// `longreach COMMAND CONFIG ARGUMENTS` with its runs in the scratch directory.
+    pub fn program(&self, command: &str, arguments: &[&str]) -> Command {
         let mut program = longreach();
+        program.arg(command).arg(&self.config).args(arguments);
+        program.arg("--runs").arg(self.runs());
         program
-            .arg(command)
-            .arg(&self.config)
-            .args(arguments)
-            .arg("--runs")
-            .arg(self.runs());
-        program.output().unwrap()
+    }
+
+    /// Runs it.
+    pub fn longreach(&self, command: &str, arguments: &[&str]) -> Output {
+        self.program(command, arguments).output().unwrap()
+    }
+
+    /// Runs `longreach run CONFIG ARGUMENTS`, which must end well.
+    #[track_caller]
+    pub fn trains(&self, arguments: &[&str]) -> Output {
+        let output = self.longreach("run", arguments);
+        exits(&output, 0);
+        output
     }
 
     pub fn runs(&self) -> PathBuf {
         self.directory.path().join("runs")
+    }
+
+    /// The directory of the first recorded run, which is the only one of most tests.
+    #[track_caller]
+    pub fn first_run(&self) -> PathBuf {
+        self.runs().join(self.records()[0].0.parent().unwrap())
     }
 
     /// Every record file, by path below the runs directory.
@@ -198,4 +217,59 @@ pub fn exits(output: &Output, code: i32) {
         stdout(output),
         stderr(output)
     );
+}
+
+/// The cases of a table, `CASE -> PART | PART` each. A line that begins with four spaces continues
+/// the one before it, and one that begins with `#` is a comment.
+pub fn cases(table: &str) -> Vec<(String, Vec<String>)> {
+    let joined = table.replace("\n    ", "");
+    let lines = joined.lines();
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let case = |line: &str| {
+        let (case, parts) = line.split_once("->").expect("a case and its parts");
+        let parts = parts.split('|').map(|part| part.trim().to_owned());
+        (case.trim().to_owned(), parts.collect())
+    };
+    lines.map(case).collect()
+}
+
+/// The words of a command line: between blanks, or in '...'.
+pub fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(index, part)| match index % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
+
+/// Asserts that a text has a part.
+#[track_caller]
+pub fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "`{part}` is missing:\n{text}");
+}
+
+/// Asserts that a text does not have a part.
+#[track_caller]
+pub fn lacks(text: &str, part: &str) {
+    assert!(!text.contains(part), "`{part}` is there:\n{text}");
+}
+
+/// Asserts what a program said on standard error.
+#[track_caller]
+pub fn says(output: &Output, part: &str) {
+    has(&stderr(output), part);
+}
+
+/// Asserts an exit code, and what a program said on standard error.
+#[track_caller]
+pub fn fails(output: &Output, code: i32, part: &str) {
+    exits(output, code);
+    says(output, part);
+}
+
+/// Asserts what a program printed on standard output.
+#[track_caller]
+pub fn shows(output: &Output, part: &str) {
+    has(&stdout(output), part);
 }

@@ -1,5 +1,6 @@
 //! Words of other programs are answered with what stands for them here, and that is accepted.
 
+use crate::common::{has, lacks};
 use config::diagnostic::{FOREIGN_KEYS, FOREIGN_KINDS, Of};
 use experiment::plan;
 use experiment::plan::keys::KEYS;
@@ -118,19 +119,15 @@ fn every_kind_of_another_program_is_answered_with_one_there_is() {
             "" => format!("help: `{word}` is {}", foreign.means),
             kind => format!("help: `{word}` is `{kind}` here"),
         };
-        assert!(
-            said.contains(&help) && said.contains(foreign.means),
-            "{said}"
-        );
+        has(&said, &help);
+        has(&said, foreign.means);
         assert!(kind.is_empty() || kinds.contains(&kind), "{kind}");
     }
     let said = refused("model.pe={kind='dynamic'}").unwrap();
-    assert!(
-        said.contains("{ kind = \"rope\", scaling = { kind = \"dynamic_ntk\" } }"),
-        "{said}"
-    );
+    let part = "{ kind = \"rope\", scaling = { kind = \"dynamic_ntk\" } }";
+    has(&said, part);
     let said = refused("model.pe={kind='rope',scaling={type='yarn'}}").unwrap();
-    assert!(said.contains("is `type` meant to be `kind`?"), "{said}");
+    has(&said, "is `type` meant to be `kind`?");
 }
 
 const SHAPE: ModelShape = ModelShape {
@@ -217,11 +214,9 @@ fn notes(arguments: &[&str]) -> String {
 fn a_shortest_length_that_nothing_draws_from_is_noted() {
     let shortest = "train.min_len=2";
     let said = notes(&["train.length='fixed'", shortest]);
-    assert!(
-        said.contains("train.min_len = 2 has no effect with train.length = \"fixed\""),
-        "{said}"
-    );
-    assert!(!notes(&["train.length='uniform'", shortest]).contains("no effect"));
+    let part = "train.min_len = 2 has no effect with train.length = \"fixed\"";
+    has(&said, part);
+    lacks(&notes(&["train.length='uniform'", shortest]), "no effect");
 }
 
 #[test]
@@ -233,13 +228,11 @@ fn a_factor_that_deepseek_has_and_a_table_that_ends_are_noted() {
         )
     };
     let said = notes(&[&block("")]);
-    assert!(said.contains("here by up to 1.8739"), "{said}");
+    has(&said, "here by up to 1.8739");
     assert_eq!(notes(&[&block(",scale_logits=true")]), "");
     let interpolated = "eval.variants=[{name='i',positions={kind='interpolated'}}]";
     let said = notes(&["model.pe={kind='learned'}", interpolated]);
-    assert!(
-        said.contains("variant `i`") && said.contains("interpolate = true"),
-        "{said}"
-    );
-    assert!(!notes(&["model.pe={kind='learned'}"]).contains("interpolate"));
+    has(&said, "variant `i`");
+    has(&said, "interpolate = true");
+    lacks(&notes(&["model.pe={kind='learned'}"]), "interpolate");
 }

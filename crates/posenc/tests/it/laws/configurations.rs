@@ -1,7 +1,7 @@
 //! Configurations: what is read, what is refused and how, what is resolved.
 
 use super::rope;
-use crate::common::{LENGTHS, SHAPE, all_configs, all_values, config};
+use crate::common::{LENGTHS, SHAPE, all_configs, all_values, cells, config, lines};
 use posenc::scaling::Factor;
 use posenc::{EncodingConfig, Lengths, ModelShape, RopeScaling};
 use serde_json::{Value, json};
@@ -63,8 +63,26 @@ fn options_added_later_leave_the_text_of_older_configurations_alone() {
     }
 }
 
+/// JSON that is no configuration, and a part of the error.
+const NOT_UNDERSTOOD: &str = r#"
+{"base": 10.0, "kind": "rope"} | missing field `kind`
+{} | missing field `kind`
+{"kind": "rope", "base": "big"} | invalid type
+{"kind": "rope", "rotary_dim": -2} | invalid value
+{"kind": "alibi", "factor": "automatic"} | a number or "auto"
+{"kind": "stack"} | missing field `parts`
+{"kind": "stack", "parts": [{"kind": "rope", "x": 1}]} | unknown field `x`
+{"kind": "nope_layers"} | missing field `part`
+{"kind": "nope_layers", "part": {"kind": "rope", "x": 1}} | unknown field `x`
+{"kind": "rope", "scaling": {"kind": "ntk", "betas": 1}} | unknown field `betas`
+{"kind": "rope", "scaling": {"factor": 2.0, "kind": "ntk"}} | missing field `kind`
+{"kind": "rope", "scaling": {"kind": "linear", "factor": "automatic"}} | a number or "auto"
+{"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": "auto"}} | invalid type
+{"kind":"rope", "scaling":{"kind":"longrope", "short_factor":[1.0]}} | missing field `long_factor`
+"rope" | a table with `kind`
+"#;
+
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of texts and errors")]
 fn what_is_not_understood_is_refused() {
     let kinds: Vec<String> = EncodingConfig::KINDS
         .iter()
@@ -82,57 +100,19 @@ fn what_is_not_understood_is_refused() {
         "unknown variant `pi`, expected one of {}",
         scalings.join(", ")
     );
-    for (text, says) in [
-        (r#"{"kind": "rpoe"}"#, no_kind.as_str()),
-        (r#"{"base": 10.0, "kind": "rope"}"#, "missing field `kind`"),
-        (r#"{}"#, "missing field `kind`"),
-        (r#"{"kind": "rope", "base": "big"}"#, "invalid type"),
-        (r#"{"kind": "rope", "rotary_dim": -2}"#, "invalid value"),
-        (
-            r#"{"kind": "alibi", "factor": "automatic"}"#,
-            "a number or \"auto\"",
-        ),
-        (r#"{"kind": "stack"}"#, "missing field `parts`"),
-        (
-            r#"{"kind": "stack", "parts": [{"kind": "rope", "x": 1}]}"#,
-            "unknown field `x`",
-        ),
-        (r#"{"kind": "nope_layers"}"#, "missing field `part`"),
-        (
-            r#"{"kind": "nope_layers", "part": {"kind": "rope", "x": 1}}"#,
-            "unknown field `x`",
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"kind": "ntk", "betas": 1}}"#,
-            "unknown field `betas`",
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"factor": 2.0, "kind": "ntk"}}"#,
-            "missing field `kind`",
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"kind": "pi"}}"#,
-            no_scaling.as_str(),
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"kind": "linear", "factor": "automatic"}}"#,
-            "a number or \"auto\"",
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": "auto"}}"#,
-            "invalid type",
-        ),
-        (
-            r#"{"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1.0]}}"#,
-            "missing field `long_factor`",
-        ),
-        (r#""rope""#, "a table with `kind`"),
-    ] {
-        let error = serde_json::from_str::<EncodingConfig>(text)
-            .expect_err(text)
-            .to_string();
-        assert!(error.contains(says), "{text}: {error}");
+    let refused = |text: &str, says: &str| {
+        let error = serde_json::from_str::<EncodingConfig>(text).expect_err(text);
+        assert!(error.to_string().contains(says), "{text}: {error}");
+    };
+    for row in lines(NOT_UNDERSTOOD) {
+        let [text, says] = cells(row);
+        refused(text, says);
     }
+    refused(r#"{"kind": "rpoe"}"#, &no_kind);
+    refused(
+        r#"{"kind": "rope", "scaling": {"kind": "pi"}}"#,
+        &no_scaling,
+    );
 }
 
 #[test]
@@ -208,6 +188,20 @@ fn what_is_resolved_passes_its_check_at_every_length() {
         }
     }
 }
+
+/// Configurations, a key of each, and its value trained at 64 and at 2 and tested at 256.
+const BY_LENGTH: &str = r#"
+{"kind": "rerope"} | window | 32 | 1
+{"kind": "self_extend"} | window | 32 | 1
+{"kind": "self_extend"} | group | 8 | 256
+{"kind": "log_scaling"} | original_max_position_embeddings | 64 | 2
+{"kind": "alibi", "factor": "auto"} | factor | 4.0 | 128.0
+{"kind": "learned_bias"} | max_distance | 63 | 1
+{"kind": "window"} | size | 64 | 2
+{"kind": "shaw"} | max_distance | 16 | 1
+{"kind": "deberta"} | max_distance | 64 | 2
+{"kind": "cope"} | max_position | 64 | 2
+"#;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of keys and values")]
@@ -311,48 +305,10 @@ fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
         ),
         (json!(4), json!(64))
     );
-    for (value, key, at_64, at_2) in [
-        (json!({"kind": "rerope"}), "window", json!(32), json!(1)),
-        (
-            json!({"kind": "self_extend"}),
-            "window",
-            json!(32),
-            json!(1),
-        ),
-        (
-            json!({"kind": "self_extend"}),
-            "group",
-            json!(8),
-            json!(256),
-        ),
-        (
-            json!({"kind": "log_scaling"}),
-            "original_max_position_embeddings",
-            json!(64),
-            json!(2),
-        ),
-        (
-            json!({"kind": "alibi", "factor": "auto"}),
-            "factor",
-            json!(4.0),
-            json!(128.0),
-        ),
-        (
-            json!({"kind": "learned_bias"}),
-            "max_distance",
-            json!(63),
-            json!(1),
-        ),
-        (json!({"kind": "window"}), "size", json!(64), json!(2)),
-        (json!({"kind": "shaw"}), "max_distance", json!(16), json!(1)),
-        (
-            json!({"kind": "deberta"}),
-            "max_distance",
-            json!(64),
-            json!(2),
-        ),
-        (json!({"kind": "cope"}), "max_position", json!(64), json!(2)),
-    ] {
+    for row in lines(BY_LENGTH) {
+        let [value, key, at_64, at_2] = cells(row);
+        let [value, at_64, at_2] =
+            [value, at_64, at_2].map(|text| serde_json::from_str::<Value>(text).expect(text));
         assert_eq!(
             resolved(value.clone(), 64, 256)[key],
             at_64,

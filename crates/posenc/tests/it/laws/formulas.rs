@@ -1,7 +1,7 @@
 //! A formula that says what an encoding of the list does gives its numbers.
 
 use super::{bias_block, prepare};
-use crate::common::{SHAPE, build, build_recorded, config, host, random};
+use crate::common::{SHAPE, build, build_recorded, cells, config, host, lines, random};
 use posenc::encodings::alibi::slopes;
 use posenc::{EncodingConfig, Positions};
 use serde_json::{Value, json};
@@ -142,34 +142,26 @@ fn operators_bind_as_in_mathematics() {
     }
 }
 
+/// What is no formula, the first being empty, and a part of the error.
+const NO_FORMULAS: &str = "
+ | ends where a value is expected, at character 1
+1 + | ends where a value is expected, at character 4
+1 + * d | has `*` where a value is expected, at character 5
+(d | lacks a `)`, at character 3
+d) | not opened, at character 2
+2 d | has `d` where an operator is expected, at character 3
+sgn(d) | calls `sgn`, which is not a function, at character 1
+min(d) | gives `min` 1 arguments, it takes 2
+exp(d, 2) | gives `exp` 2 arguments, it takes 1
+1.2.3 | has `1.2.3`, which is not a number, at character 1
+d % 2 | has `%` where an operator
+k * d | reads `k`
+";
+
 #[test]
 fn what_is_no_formula_is_refused_with_its_place() {
-    for (text, said) in [
-        ("", "ends where a value is expected, at character 1"),
-        ("1 +", "ends where a value is expected, at character 4"),
-        (
-            "1 + * d",
-            "has `*` where a value is expected, at character 5",
-        ),
-        ("(d", "lacks a `)`, at character 3"),
-        ("d)", "not opened, at character 2"),
-        (
-            "2 d",
-            "has `d` where an operator is expected, at character 3",
-        ),
-        (
-            "sgn(d)",
-            "calls `sgn`, which is not a function, at character 1",
-        ),
-        ("min(d)", "gives `min` 1 arguments, it takes 2"),
-        ("exp(d, 2)", "gives `exp` 2 arguments, it takes 1"),
-        (
-            "1.2.3",
-            "has `1.2.3`, which is not a number, at character 1",
-        ),
-        ("d % 2", "has `%` where an operator"),
-        ("k * d", "reads `k`"),
-    ] {
+    for row in lines(NO_FORMULAS) {
+        let [text, said] = cells(row);
         let error = formula(text, json!({})).check(&SHAPE).unwrap_err();
         assert!(error.problem.contains(said), "{text}: {}", error.problem);
         assert_eq!(error.value, format!("{text:?}"));

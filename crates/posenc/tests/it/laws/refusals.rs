@@ -1,505 +1,246 @@
 //! Values an encoding cannot work with are refused, with the key that is wrong.
 
-use crate::common::{LENGTHS, SHAPE, all_configs, config};
+use crate::common::{LENGTHS, SHAPE, all_configs, cells, config, lines};
 use posenc::{EncodingConfig, ModelShape};
 use serde_json::{Value, json};
 
-/// `value` with other options.
-fn with(mut value: Value, options: Value) -> Value {
-    value
-        .as_object_mut()
-        .expect("a table")
-        .extend(options.as_object().expect("a table").clone());
-    value
+/// Refused at heads of 8 dimensions: a table, and the key at fault.
+const REFUSED: &str = "
+kind = 'sinusoidal', scale = 0.0 | scale
+kind = 'sinusoidal', scale = -1.0 | scale
+kind = 'learned', max_position = 0 | max_position
+kind = 'learned', max_position = 100000000 | max_position
+kind = 'xpos', gamma = 0.0 | gamma
+kind = 'xpos', gamma = 10000.0 | gamma
+kind = 'xpos', scale_base = 0.0 | scale_base
+kind = 'xpos', block_size = 0 | block_size
+kind = 'axial_rope', axes = 1 | axes
+kind = 'axial_rope', axes = 4 | axes
+kind = 'axial_rope', axes = 3, mode = 'mixed' | axes
+kind = 'axial_rope', sections = [3, 5] | sections
+kind = 'axial_rope', sections = [0, 8] | sections
+kind = 'axial_rope', sections = [2, 4] | sections
+kind = 'axial_rope', sections = [2, 2, 4] | sections
+kind = 'axial_rope', mode = 'sectioned', sections = [4, 4] | sections
+kind = 'axial_rope', mode = 'sectioned', sections = [0, 4] | sections
+kind = 'axial_rope', mode = 'interleaved', sections = [2, 2] | sections
+kind = 'axial_rope', mode = 'mixed', sections = [2, 2] | sections
+kind = 'rerope', window = 0 | window
+kind = 'rerope', leak = 0.5 | leak
+kind = 'self_extend', window = 0 | window
+kind = 'self_extend', group = 0 | group
+kind = 'rope', scaling = {kind = 'resonance', periods = [2]}, base = 7.0 | base
+kind = 'rope', scaling = {kind = 'resonance', periods = [2]}, spacing = 'linear' | spacing
+kind = 'darope', original_max_position_embeddings = 0 | original_max_position_embeddings
+kind = 'darope', base = 1.0 | base
+kind = 'waveprune', base = 1.0 | base
+kind = 'waveprune', rotary_dim = 3 | rotary_dim
+kind = 'repo', width = 0 | width
+kind = 'repo', base = 1.0 | base
+kind = 'log_scaling', original_max_position_embeddings = 1 | original_max_position_embeddings
+kind = 'log_scaling', strength = -0.1 | strength
+kind = 'alibi', factor = 0.5 | factor
+kind = 'alibi', slope_scale = 0.0 | slope_scale
+kind = 'alibi', log_distance = true, asymmetric = true | log_distance
+kind = 't5', num_buckets = 0 | num_buckets
+kind = 't5', num_buckets = 31 | num_buckets
+kind = 't5', num_buckets = 2, bidirectional = true | num_buckets
+kind = 't5', num_buckets = 30, bidirectional = true | num_buckets
+kind = 't5', max_distance = 0 | max_distance
+kind = 't5', max_distance = 16 | max_distance
+kind = 't5', max_distance = 8, bidirectional = true | max_distance
+kind = 'fire', hidden = 0 | hidden
+kind = 'fire', hidden = 5000 | hidden
+kind = 'fire', init_c = 0.0 | init_c
+kind = 'fire', threshold = 0.0 | threshold
+kind = 'sandwich', width = 0 | width
+kind = 'sandwich', width = 7 | width
+kind = 'learned_bias', max_distance = 0 | max_distance
+kind = 'hard_alibi', masked_heads = 0 | masked_heads
+kind = 'hard_alibi', masked_heads = 5 | masked_heads
+kind = 'formula', bias = '-m * d' | bias
+kind = 'formula', bias = '-(d' | bias
+kind = 'formula', bias = '-log(d)' | bias
+kind = 'formula', bias = '-q * d' | bias
+# Undefined at a layer, a distance or a query, or beyond f32.
+kind = 'formula', bias = '-d / (2 - l)' | bias
+kind = 'formula', bias = '1 / (d - 5)' | bias
+kind = 'formula', bias = 'log(d - t + 1)' | bias
+kind = 'formula', bias = '1e37 * d' | bias
+kind = 'formula', bias = '1e39 - d' | bias
+kind = 'formula', bias = '(0 - 1)^d' | bias
+kind = 'formula', bias = '(0 - d)^17 / 1e9' | bias
+kind = 'formula', bias = 'log(0)' | bias
+kind = 'formula', bias = 'log(h - 1)' | bias
+kind = 'formula', bias = '-m * d', train = {d = 1.0} | train.d
+kind = 'formula', bias = 'd', inv_freq = '1 / i' | inv_freq
+kind = 'formula', bias = '-m * d', values = {m = [1.0, 2.0]} | values.m
+kind = 'formula', bias = '-d', values = {m = 1.0} | values.m
+kind = 'formula', bias = '-d', values = {exp = 1.0} | values.exp
+kind = 'formula', bias = '-m*d', values = {m = 1.0}, train = {m = 1.0} | values.m
+kind = 'formula', inv_freq = 'b^-i', train = {b = 2.0} | train.b
+kind = 'window', size = 0 | size
+kind = 'window', sinks = 10000000000 | sinks
+kind = 'shaw', max_distance = 0 | max_distance
+kind = 'deberta', max_distance = 1 | max_distance
+kind = 'deberta', buckets = 3 | buckets
+kind = 'deberta', buckets = 8, max_distance = 5 | buckets
+kind = 'cope', max_position = 1 | max_position
+kind = 'fox', init_bias = 30.0 | init_bias
+kind = 'nope_layers', every = 1, part = {kind = 'rope'} | every
+kind = 'nope_layers', every = 2000, part = {kind = 'rope'} | every
+kind = 'nope_layers', part = {kind = 'rope', base = 0.0} | part.base
+kind = 'stack', parts = [] | parts
+kind = 'stack', parts = [{kind = 'nope'}, {kind = 'rope', base = 0.0}] | parts.1.base
+kind = 'rope', rotary_dim = 2, scaling = {kind = 'ntk'} | scaling.kind
+kind = 'rope', spacing = 'linear', base = 500.0 | base
+kind = 'mobius', fraction = 0.0 | fraction
+kind = 'log_scaling', strength = 0.2 | strength
+kind = 'alibi', slopes = [0.5] | slopes
+kind = 'alibi', slopes = [0.5, -0.5, 0.5, 0.5] | slopes.1
+kind = 'rope', spacing = 'linear', scaling = {kind = 'ntk'} | spacing
+kind = 'rope', spacing = 'linear', scaling = {kind = 'dynamic_ntk'} | spacing
+kind = 'rope', spacing = 'linear', scaling = {kind = 'yarn'} | spacing
+kind = 'rope', spacing = 'linear', scaling = {kind = 'dynamic_yarn'} | spacing
+";
+
+/// The same, after the dimensions of a head.
+const AT_HEADS: &str = "
+7 | kind = 'rope', rotary_dim = 8 | rotary_dim
+7 | kind = 'axial_rope' | axes
+2 | kind = 'axial_rope' | axes
+4 | kind = 'axial_rope', axes = 3 | axes
+7 | kind = 'formula', inv_freq = '2^-i' | inv_freq
+2 | kind = 'rope', scaling = {kind = 'ntk'} | scaling.kind
+2 | kind = 'rope', scaling = {kind = 'dynamic_ntk'} | scaling.kind
+7 | kind = 'rope' | rotary_dim
+7 | kind = 'xpos' | rotary_dim
+7 | kind = 'rerope' | rotary_dim
+7 | kind = 'self_extend' | rotary_dim
+";
+
+/// Scalings of RoPE, the factors of LongRoPE as [`ONES`], and the key at fault, of the scaling.
+const SCALINGS: &str = "
+kind = 'hope', original_max_position_embeddings = 0 | original_max_position_embeddings
+kind = 'resonance', periods = [] | periods
+kind = 'resonance', periods = [2, 3, 4, 5, 6] | periods
+kind = 'resonance', periods = [2, 0] | periods.1
+kind = 'dynamic_ntk', factor = 0.5 | factor
+kind = 'yarn', attention_factor = 1.2, mscale = 1.0, mscale_all_dim = 1.0 | mscale
+kind = 'yarn', mscale = 1.0 | mscale
+kind = 'yarn', scale_logits = true | scale_logits
+kind = 'yarn', mscale_all_dim = 1.0 | mscale_all_dim
+kind = 'yarn', mscale = -1.0, mscale_all_dim = 1.0 | mscale
+kind = 'yarn', mscale = 1.0, mscale_all_dim = -1.0 | mscale_all_dim
+kind = 'longrope', ONES, factor = 0.5 | factor
+kind = 'longrope', ONES, original_max_position_embeddings = 0 | original_max_position_embeddings
+kind = 'longrope', ONES, attention_factor = 0.0 | attention_factor
+kind = 'longrope', short_factor = [1, 1, 1], long_factor = [1, 1, 1, 1] | short_factor
+kind = 'longrope', short_factor = [1, 1, 1, 1], long_factor = [1, 1, 1, 1, 1] | long_factor
+kind = 'longrope', short_factor = [1, 1, 1, 1], long_factor = [1, 1, 0, 1] | long_factor.2
+kind = 'proportional', fraction = -0.1 | fraction
+kind = 'proportional', fraction = 1.1 | fraction
+# YaRN widens a ramp of no width, and Llama 3 has none then.
+kind = 'ntk_by_parts', alpha = 2.0, beta = 2.0 | beta
+";
+
+/// Four factors, for both lengths.
+const ONES: &str = "short_factor = [1, 1, 1, 1], long_factor = [1, 1, 1, 1]";
+
+/// Values that several kinds refuse: the kinds, the key and the values.
+const SHARED: &str = "
+rope xpos rerope self_extend | rotary_dim | 3 0 10
+rope sinusoidal xpos axial_rope pope rerope self_extend transformer_xl | base | 1.0 -10.0 1e16
+learned t5 learned_bias shaw transformer_xl deberta cope | init_std | -0.1 11.0
+";
+
+/// The same of scalings.
+const OF_SCALINGS: &str = "
+linear ntk ntk_by_parts yarn llama3 | factor | 0.0 0.99 1e7
+linear ntk ntk_by_parts dynamic_ntk yarn dynamic_yarn llama3 | original_max_position_embeddings | 0
+yarn dynamic_yarn | attention_factor | 0.0
+";
+
+/// A configuration in TOML.
+fn read(table: &str) -> EncodingConfig {
+    let all: toml::Table = toml::from_str(&format!("x = {{{table}}}")).expect(table);
+    all["x"].clone().try_into().expect(table)
 }
 
-#[test]
-#[expect(clippy::too_many_lines, reason = "a table of values and keys")]
-fn every_refusal_names_its_key() {
-    let shape = |head_dim: usize| ModelShape {
+fn scaled(scaling: &str) -> String {
+    format!("kind = 'rope', scaling = {{{scaling}}}")
+}
+
+/// A table is refused at heads of so many dimensions, and the key at fault is named.
+fn refused(head_dim: usize, table: &str, key: &str) {
+    let shape = ModelShape {
         d_model: 4 * head_dim,
         n_layers: 2,
         n_heads: 4,
         head_dim,
     };
-    let of = |kind: &str, options: Value| with(json!({"kind": kind}), options);
-    let scaled = |kind: &str, options: Value| json!({"kind": "rope", "scaling": with(json!({"kind": kind}), options)});
-    let original = "original_max_position_embeddings";
-    let ones = json!([1.0, 1.0, 1.0, 1.0]);
-    let longrope = |options: Value| {
-        scaled(
-            "longrope",
-            with(json!({"short_factor": ones, "long_factor": ones}), options),
-        )
-    };
-    let mut refused: Vec<(Value, usize, &str)> = vec![
-        (of("rope", json!({"rotary_dim": 8})), 7, "rotary_dim"),
-        (of("sinusoidal", json!({"scale": 0.0})), 8, "scale"),
-        (of("sinusoidal", json!({"scale": -1.0})), 8, "scale"),
-        (of("learned", json!({"max_position": 0})), 8, "max_position"),
-        (
-            of("learned", json!({"max_position": 100_000_000})),
-            8,
-            "max_position",
-        ),
-        (of("xpos", json!({"gamma": 0.0})), 8, "gamma"),
-        (of("xpos", json!({"gamma": 1e4})), 8, "gamma"),
-        (of("xpos", json!({"scale_base": 0.0})), 8, "scale_base"),
-        (of("xpos", json!({"block_size": 0})), 8, "block_size"),
-        (of("axial_rope", json!({"axes": 1})), 8, "axes"),
-        (of("axial_rope", json!({"axes": 4})), 8, "axes"),
-        (of("axial_rope", json!({})), 7, "axes"),
-        (of("axial_rope", json!({})), 2, "axes"),
-        (of("axial_rope", json!({"axes": 3})), 4, "axes"),
-        (
-            of("axial_rope", json!({"axes": 3, "mode": "mixed"})),
-            8,
-            "axes",
-        ),
-        (of("axial_rope", json!({"sections": [3, 5]})), 8, "sections"),
-        (of("axial_rope", json!({"sections": [0, 8]})), 8, "sections"),
-        (of("axial_rope", json!({"sections": [2, 4]})), 8, "sections"),
-        (
-            of("axial_rope", json!({"sections": [2, 2, 4]})),
-            8,
-            "sections",
-        ),
-        (
-            of(
-                "axial_rope",
-                json!({"mode": "sectioned", "sections": [4, 4]}),
-            ),
-            8,
-            "sections",
-        ),
-        (
-            of(
-                "axial_rope",
-                json!({"mode": "sectioned", "sections": [0, 4]}),
-            ),
-            8,
-            "sections",
-        ),
-        (
-            of(
-                "axial_rope",
-                json!({"mode": "interleaved", "sections": [2, 2]}),
-            ),
-            8,
-            "sections",
-        ),
-        (
-            of("axial_rope", json!({"mode": "mixed", "sections": [2, 2]})),
-            8,
-            "sections",
-        ),
-        (of("rerope", json!({"window": 0})), 8, "window"),
-        (of("rerope", json!({"leak": 0.5})), 8, "leak"),
-        (of("self_extend", json!({"window": 0})), 8, "window"),
-        (of("self_extend", json!({"group": 0})), 8, "group"),
-        (
-            scaled("hope", json!({original: 0})),
-            8,
-            "scaling.original_max_position_embeddings",
-        ),
-        (
-            scaled("resonance", json!({"periods": []})),
-            8,
-            "scaling.periods",
-        ),
-        (
-            scaled("resonance", json!({"periods": [2, 3, 4, 5, 6]})),
-            8,
-            "scaling.periods",
-        ),
-        (
-            scaled("resonance", json!({"periods": [2, 0]})),
-            8,
-            "scaling.periods.1",
-        ),
-        (
-            with(
-                scaled("resonance", json!({"periods": [2]})),
-                json!({"base": 7.0}),
-            ),
-            8,
-            "base",
-        ),
-        (
-            with(
-                scaled("resonance", json!({"periods": [2]})),
-                json!({"spacing": "linear"}),
-            ),
-            8,
-            "spacing",
-        ),
-        (of("darope", json!({original: 0})), 8, original),
-        (of("darope", json!({"base": 1.0})), 8, "base"),
-        (of("waveprune", json!({"base": 1.0})), 8, "base"),
-        (of("waveprune", json!({"rotary_dim": 3})), 8, "rotary_dim"),
-        (of("repo", json!({"width": 0})), 8, "width"),
-        (of("repo", json!({"base": 1.0})), 8, "base"),
-        (of("log_scaling", json!({original: 1})), 8, original),
-        (of("log_scaling", json!({"strength": -0.1})), 8, "strength"),
-        (of("alibi", json!({"factor": 0.5})), 8, "factor"),
-        (of("alibi", json!({"slope_scale": 0.0})), 8, "slope_scale"),
-        (
-            of("alibi", json!({"log_distance": true, "asymmetric": true})),
-            8,
-            "log_distance",
-        ),
-        (of("t5", json!({"num_buckets": 0})), 8, "num_buckets"),
-        (of("t5", json!({"num_buckets": 31})), 8, "num_buckets"),
-        (
-            of("t5", json!({"num_buckets": 2, "bidirectional": true})),
-            8,
-            "num_buckets",
-        ),
-        (
-            of("t5", json!({"num_buckets": 30, "bidirectional": true})),
-            8,
-            "num_buckets",
-        ),
-        (of("t5", json!({"max_distance": 0})), 8, "max_distance"),
-        (of("t5", json!({"max_distance": 16})), 8, "max_distance"),
-        (
-            of("t5", json!({"max_distance": 8, "bidirectional": true})),
-            8,
-            "max_distance",
-        ),
-        (of("fire", json!({"hidden": 0})), 8, "hidden"),
-        (of("fire", json!({"hidden": 5000})), 8, "hidden"),
-        (of("fire", json!({"init_c": 0.0})), 8, "init_c"),
-        (of("fire", json!({"threshold": 0.0})), 8, "threshold"),
-        (of("sandwich", json!({"width": 0})), 8, "width"),
-        (of("sandwich", json!({"width": 7})), 8, "width"),
-        (
-            of("learned_bias", json!({"max_distance": 0})),
-            8,
-            "max_distance",
-        ),
-        (
-            of("hard_alibi", json!({"masked_heads": 0})),
-            8,
-            "masked_heads",
-        ),
-        (
-            of("hard_alibi", json!({"masked_heads": 5})),
-            8,
-            "masked_heads",
-        ),
-        (of("formula", json!({"bias": "-m * d"})), 8, "bias"),
-        (of("formula", json!({"bias": "-(d"})), 8, "bias"),
-        (of("formula", json!({"bias": "-log(d)"})), 8, "bias"),
-        (of("formula", json!({"bias": "-q * d"})), 8, "bias"),
-        // Undefined at a layer, a distance or a query, or beyond f32.
-        (of("formula", json!({"bias": "-d / (2 - l)"})), 8, "bias"),
-        (of("formula", json!({"bias": "1 / (d - 5)"})), 8, "bias"),
-        (of("formula", json!({"bias": "log(d - t + 1)"})), 8, "bias"),
-        (of("formula", json!({"bias": "1e37 * d"})), 8, "bias"),
-        (of("formula", json!({"bias": "1e39 - d"})), 8, "bias"),
-        (of("formula", json!({"bias": "(0 - 1)^d"})), 8, "bias"),
-        (
-            of("formula", json!({"bias": "(0 - d)^17 / 1e9"})),
-            8,
-            "bias",
-        ),
-        (of("formula", json!({"bias": "log(0)"})), 8, "bias"),
-        (of("formula", json!({"bias": "log(h - 1)"})), 8, "bias"),
-        (
-            of("formula", json!({"bias": "-m * d", "train": {"d": 1.0}})),
-            8,
-            "train.d",
-        ),
-        (
-            of("formula", json!({"bias": "d", "inv_freq": "1 / i"})),
-            8,
-            "inv_freq",
-        ),
-        (of("formula", json!({"inv_freq": "2^-i"})), 7, "inv_freq"),
-        (
-            of(
-                "formula",
-                json!({"bias": "-m * d", "values": {"m": [1.0, 2.0]}}),
-            ),
-            8,
-            "values.m",
-        ),
-        (
-            of("formula", json!({"bias": "-d", "values": {"m": 1.0}})),
-            8,
-            "values.m",
-        ),
-        (
-            of("formula", json!({"bias": "-d", "values": {"exp": 1.0}})),
-            8,
-            "values.exp",
-        ),
-        (
-            of(
-                "formula",
-                json!({"bias": "-m*d", "values": {"m": 1.0}, "train": {"m": 1.0}}),
-            ),
-            8,
-            "values.m",
-        ),
-        (
-            of("formula", json!({"inv_freq": "b^-i", "train": {"b": 2.0}})),
-            8,
-            "train.b",
-        ),
-        (of("window", json!({"size": 0})), 8, "size"),
-        (
-            of("window", json!({"sinks": 10_000_000_000u64})),
-            8,
-            "sinks",
-        ),
-        (of("shaw", json!({"max_distance": 0})), 8, "max_distance"),
-        (of("deberta", json!({"max_distance": 1})), 8, "max_distance"),
-        (of("deberta", json!({"buckets": 3})), 8, "buckets"),
-        (
-            of("deberta", json!({"buckets": 8, "max_distance": 5})),
-            8,
-            "buckets",
-        ),
-        (of("cope", json!({"max_position": 1})), 8, "max_position"),
-        (of("fox", json!({"init_bias": 30.0})), 8, "init_bias"),
-        (
-            of("nope_layers", json!({"every": 1, "part": {"kind": "rope"}})),
-            8,
-            "every",
-        ),
-        (
-            of(
-                "nope_layers",
-                json!({"every": 2000, "part": {"kind": "rope"}}),
-            ),
-            8,
-            "every",
-        ),
-        (
-            of(
-                "nope_layers",
-                json!({"part": {"kind": "rope", "base": 0.0}}),
-            ),
-            8,
-            "part.base",
-        ),
-        (of("stack", json!({"parts": []})), 8, "parts"),
-        (
-            of("stack", json!({"parts": vec![json!({"kind": "nope"}); 17]})),
-            8,
-            "parts",
-        ),
-        (
-            of(
-                "stack",
-                json!({"parts": [{"kind": "nope"}, {"kind": "rope", "base": 0.0}]}),
-            ),
-            8,
-            "parts.1.base",
-        ),
-        (
-            of(
-                "stack",
-                json!({"parts": [of("stack", json!({"parts": [scaled("linear", json!({"factor": 0.5}))]}))]}),
-            ),
-            8,
-            "parts.0.parts.0.scaling.factor",
-        ),
-        (scaled("ntk", json!({})), 2, "scaling.kind"),
-        (scaled("dynamic_ntk", json!({})), 2, "scaling.kind"),
-        (
-            json!({"kind": "rope", "rotary_dim": 2, "scaling": {"kind": "ntk"}}),
-            8,
-            "scaling.kind",
-        ),
-        (
-            scaled("dynamic_ntk", json!({"factor": 0.5})),
-            8,
-            "scaling.factor",
-        ),
-        (
-            scaled(
-                "yarn",
-                json!({"attention_factor": 1.2, "mscale": 1.0, "mscale_all_dim": 1.0}),
-            ),
-            8,
-            "scaling.mscale",
-        ),
-        (
-            json!({"kind": "rope", "spacing": "linear", "base": 500.0}),
-            8,
-            "base",
-        ),
-        (of("mobius", json!({"fraction": 0.0})), 8, "fraction"),
-        (of("log_scaling", json!({"strength": 0.2})), 8, "strength"),
-        (scaled("yarn", json!({"mscale": 1.0})), 8, "scaling.mscale"),
-        (
-            scaled("yarn", json!({"scale_logits": true})),
-            8,
-            "scaling.scale_logits",
-        ),
-        (of("alibi", json!({"slopes": [0.5]})), 8, "slopes"),
-        (
-            of("alibi", json!({"slopes": [0.5, -0.5, 0.5, 0.5]})),
-            8,
-            "slopes.1",
-        ),
-        (
-            scaled("yarn", json!({"mscale_all_dim": 1.0})),
-            8,
-            "scaling.mscale_all_dim",
-        ),
-        (
-            scaled("yarn", json!({"mscale": -1.0, "mscale_all_dim": 1.0})),
-            8,
-            "scaling.mscale",
-        ),
-        (
-            scaled("yarn", json!({"mscale": 1.0, "mscale_all_dim": -1.0})),
-            8,
-            "scaling.mscale_all_dim",
-        ),
-        (longrope(json!({"factor": 0.5})), 8, "scaling.factor"),
-        (
-            longrope(json!({original: 0})),
-            8,
-            "scaling.original_max_position_embeddings",
-        ),
-        (
-            longrope(json!({"attention_factor": 0.0})),
-            8,
-            "scaling.attention_factor",
-        ),
-        (
-            longrope(json!({"short_factor": [1.0, 1.0, 1.0]})),
-            8,
-            "scaling.short_factor",
-        ),
-        (
-            longrope(json!({"long_factor": [1.0, 1.0, 1.0, 1.0, 1.0]})),
-            8,
-            "scaling.long_factor",
-        ),
-        (
-            longrope(json!({"long_factor": [1.0, 1.0, 0.0, 1.0]})),
-            8,
-            "scaling.long_factor.2",
-        ),
-        (
-            scaled("proportional", json!({"fraction": -0.1})),
-            8,
-            "scaling.fraction",
-        ),
-        (
-            scaled("proportional", json!({"fraction": 1.1})),
-            8,
-            "scaling.fraction",
-        ),
-    ];
-    for kind in ["rope", "xpos", "rerope", "self_extend"] {
-        refused.push((of(kind, json!({})), 7, "rotary_dim"));
-        refused
-            .extend([3, 0, 10].map(|dim| (of(kind, json!({"rotary_dim": dim})), 8, "rotary_dim")));
-    }
-    for kind in [
-        "rope",
-        "sinusoidal",
-        "xpos",
-        "axial_rope",
-        "pope",
-        "rerope",
-        "self_extend",
-        "transformer_xl",
-    ] {
-        refused.extend([1.0, -10.0, 1e16].map(|base| (of(kind, json!({"base": base})), 8, "base")));
-    }
-    for kind in [
-        "learned",
-        "t5",
-        "learned_bias",
-        "shaw",
-        "transformer_xl",
-        "deberta",
-        "cope",
-    ] {
-        refused.extend([-0.1, 11.0].map(|std| (of(kind, json!({"init_std": std})), 8, "init_std")));
-    }
-    for kind in ["linear", "ntk", "ntk_by_parts", "yarn", "llama3"] {
-        refused.extend(
-            [0.0, 0.99, 1e7]
-                .map(|factor| (scaled(kind, json!({"factor": factor})), 8, "scaling.factor")),
-        );
-    }
-    for kind in [
-        "linear",
-        "ntk",
-        "ntk_by_parts",
-        "dynamic_ntk",
-        "yarn",
-        "dynamic_yarn",
-        "llama3",
-    ] {
-        refused.push((
-            scaled(kind, json!({original: 0})),
-            8,
-            "scaling.original_max_position_embeddings",
-        ));
-    }
-    for (kind, low, high) in [
-        ("yarn", "scaling.beta_slow", "scaling.beta_fast"),
-        ("dynamic_yarn", "scaling.beta_slow", "scaling.beta_fast"),
-        ("ntk_by_parts", "scaling.alpha", "scaling.beta"),
-        (
-            "llama3",
-            "scaling.low_freq_factor",
-            "scaling.high_freq_factor",
-        ),
-    ] {
-        let of = |(a, b): (f64, f64)| {
-            scaled(
-                kind,
-                json!({low["scaling.".len()..]: a, high["scaling.".len()..]: b}),
-            )
-        };
-        refused.extend(
-            [((32.0, 1.0), high), ((0.0, 8.0), low), ((1.0, 1e9), high)]
-                .map(|(x, key)| (of(x), 8, key)),
-        );
-        // YaRN widens a ramp of no width, and Llama 3 has none then.
-        if kind == "ntk_by_parts" {
-            refused.push((of((2.0, 2.0)), 8, high));
+    let error = read(table).check(&shape).expect_err(table);
+    assert_eq!(error.key, key, "{table}: {error}");
+    let parts = [&error.value, &error.problem, &error.allowed, &error.hint];
+    assert!(
+        parts
+            .iter()
+            .all(|part| !part.is_empty() && error.to_string().contains(part.as_str())),
+        "{error}"
+    );
+}
+
+fn refused_scaling(scaling: &str, key: &str) {
+    refused(8, &scaled(scaling), &format!("scaling.{key}"));
+}
+
+/// For the tables of one key each that the rows of [`SHARED`] mean, and that key.
+fn each_of(rows: &str, refused: impl Fn(&str, &str)) {
+    for row in lines(rows) {
+        let [kinds, key, values] = cells(row);
+        for kind in kinds.split(' ') {
+            for value in values.split(' ') {
+                refused(&format!("kind = '{kind}', {key} = {value}"), key);
+            }
         }
     }
-    for kind in ["yarn", "dynamic_yarn"] {
-        refused.push((
-            scaled(kind, json!({"attention_factor": 0.0})),
-            8,
-            "scaling.attention_factor",
-        ));
+}
+
+#[test]
+fn every_refusal_names_its_key() {
+    for row in lines(REFUSED) {
+        let [table, key] = cells(row);
+        refused(8, table, key);
     }
-    for kind in ["ntk", "dynamic_ntk", "yarn", "dynamic_yarn"] {
-        refused.push((
-            json!({"kind": "rope", "spacing": "linear", "scaling": {"kind": kind}}),
-            8,
-            "spacing",
-        ));
+    for row in lines(AT_HEADS) {
+        let [head_dim, table, key] = cells(row);
+        refused(head_dim.parse().expect(row), table, key);
     }
-    for (value, head_dim, key) in refused {
-        let config = config(value.clone());
-        let error = config
-            .check(&shape(head_dim))
-            .expect_err(&value.to_string());
-        assert_eq!(error.key, key, "{value}: {error}");
-        let parts = [&error.value, &error.problem, &error.allowed, &error.hint];
-        assert!(
-            parts
-                .iter()
-                .all(|part| !part.is_empty() && error.to_string().contains(part.as_str())),
-            "{error}"
-        );
+    for row in lines(SCALINGS) {
+        let [scaling, key] = cells(row);
+        refused_scaling(&scaling.replace("ONES", ONES), key);
     }
+    each_of(SHARED, |table, key| refused(8, table, key));
+    each_of(OF_SCALINGS, refused_scaling);
+    for (kind, low, high) in [
+        ("yarn", "beta_slow", "beta_fast"),
+        ("dynamic_yarn", "beta_slow", "beta_fast"),
+        ("ntk_by_parts", "alpha", "beta"),
+        ("llama3", "low_freq_factor", "high_freq_factor"),
+    ] {
+        let of = |a: f64, b: f64| format!("kind = '{kind}', {low} = {a:?}, {high} = {b:?}");
+        refused_scaling(&of(32.0, 1.0), high);
+        refused_scaling(&of(0.0, 8.0), low);
+        refused_scaling(&of(1.0, 1e9), high);
+    }
+    let many = format!(
+        "kind = 'stack', parts = [{}]",
+        "{kind = 'nope'},".repeat(17)
+    );
+    refused(8, &many, "parts");
+    let inner = scaled("kind = 'linear', factor = 0.5");
+    let deep = format!("kind = 'stack', parts = [{{kind = 'stack', parts = [{{{inner}}}]}}]");
+    refused(8, &deep, "parts.0.parts.0.scaling.factor");
 }
 
 #[test]
@@ -613,23 +354,11 @@ fn numbers_that_are_not_numbers_are_refused() {
         }
     }
     // Numbers without a default.
-    for (value, path) in [
-        (
-            json!({"kind": "rope", "scaling": {"kind": "yarn"}}),
-            "scaling.attention_factor",
-        ),
-        (
-            json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}}),
-            "scaling.attention_factor",
-        ),
-        (
-            json!({"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [1, 1, 1, 1]}}),
-            "scaling.attention_factor",
-        ),
-        (json!({"kind": "rerope"}), "leak"),
-    ] {
-        refused(&config(value), path);
+    let longrope = format!("kind = 'longrope', {ONES}");
+    for scaling in ["kind = 'yarn'", "kind = 'dynamic_yarn'", &longrope] {
+        refused(&read(&scaled(scaling)), "scaling.attention_factor");
     }
+    refused(&read("kind = 'rerope'"), "leak");
     assert!(tried > 300, "{tried}");
 }
 

@@ -10,6 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
+/// A list of tuples, `a, b; c, d;`, one of which is a line where rustfmt would make it four.
+macro_rules! cases {
+    ($($($cell:expr),+;)*) => { [$(($($cell),+)),*] };
+}
+pub(crate) use cases;
+
 /// Writes a record as `record.json` into a run's directory, creating it.
 pub fn write_record(run_dir: &Path, record: &RunRecord) -> Result<PathBuf, StoreError> {
     let path = run_dir.join(RECORD_FILE);
@@ -440,6 +446,19 @@ pub fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
         }
     }
     out
+}
+
+/// What a text must say.
+pub trait MustHave {
+    /// Fails with the whole text where `part` is not in it.
+    fn must_have(&self, part: &str);
+}
+
+impl MustHave for str {
+    #[track_caller]
+    fn must_have(&self, part: &str) {
+        assert!(self.contains(part), "`{part}` is missing:\n{self}");
+    }
 }
 
 /// Claims and assertions of records, in the settings that these have.
