@@ -2,8 +2,7 @@
 //! models that a host computes side by side.
 
 use crate::hooks::{
-    Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared,
-    first_alike,
+    Bias, BiasBlocks, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
 };
 use crate::ops::Rotation;
 use crate::positions::Positions;
@@ -59,19 +58,28 @@ struct PreparedParts<'a> {
     of_models: bool,
 }
 
-/// The results of all parts as one batch; `None` if no part has one. Others are 0 there, and
-/// dimensions of 1 are those of the others.
-fn joined(parts: Vec<Option<Tensor<4>>>) -> Option<Tensor<4>> {
+/// The results of all parts, one after the other along `dim`; `None` if no part has one. Others are
+/// 0 there, and dimensions of 1 are those of the others. `size` says how large a part is along
+/// `dim`, of its index and the largest result.
+pub(crate) fn joined(
+    parts: Vec<Option<Tensor<4>>>,
+    dim: usize,
+    size: impl Fn(usize, usize) -> usize,
+) -> Option<Tensor<4>> {
     let shapes = parts.iter().flatten().map(Tensor::dims);
-    let shape = shapes.reduce(|a, b| std::array::from_fn(|i| a[i].max(b[i])))?;
+    let most = shapes.reduce(|a, b| std::array::from_fn(|i| a[i].max(b[i])))?;
     let like = parts.iter().flatten().next()?;
     let options = (&like.device(), like.dtype());
-    let part = |part: &Option<Tensor<4>>| match part {
-        Some(x) if x.dims() == shape => x.clone(),
-        Some(x) => x.clone().expand(shape),
-        None => Tensor::zeros(shape, options),
-    };
-    Some(Tensor::cat(parts.iter().map(part).collect(), 0))
+    let own = parts.iter().enumerate().map(|(at, part)| {
+        let mut shape = most;
+        shape[dim] = size(at, most[dim]);
+        match part {
+            Some(x) if x.dims() == shape => x.clone(),
+            Some(x) => x.clone().expand(shape),
+            None => Tensor::zeros(shape, options),
+        }
+    });
+    Some(Tensor::cat(own.collect(), dim))
 }
 
 impl PreparedParts<'_> {
@@ -98,18 +106,21 @@ impl PreparedParts<'_> {
         };
         let parts = self.parts.iter().enumerate().map(|(at, prepared)| {
             let raw = || raw_of(at);
-            let block = Block {
+            let own = Content {
+                q: &q[at],
+                k: &k[at],
+                raw: &raw,
+                hidden: &hidden[at],
                 queries: content.queries.clone(),
                 keys: content.keys.clone(),
-                first_query: content.first_query,
+                ..*content
             };
-            let own = Content::new([&q[at], &k[at]], &raw, &hidden[at], block, content.scale);
-            let result = hook(at, prepared.as_ref(), &own.with_ops(content.ops))?;
+            let result = hook(at, prepared.as_ref(), &own)?;
             // Of all sequences of the part, also where the hook gives them one.
             let [_, heads, rows, columns] = result.dims();
             Some(result.expand([q[at].dims()[0], heads, rows, columns]))
         });
-        joined(parts.collect())
+        joined(parts.collect(), 0, |_, most| most)
     }
 }
 
@@ -233,7 +244,7 @@ impl BiasBlocks for BiasByPart<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let block = |bias: &Bias<'_>| bias.block(queries.clone(), keys.clone());
         let parts = self.parts.iter().map(|bias| bias.as_ref().map(block));
-        joined(parts.collect()).expect("a part has a bias")
+        joined(parts.collect(), 0, |_, most| most).expect("a part has a bias")
     }
 
     fn by_distance(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Distances between queries and keys, for the encodings that read nothing else.
 
+use crate::hooks::Content;
 use crate::positions::Positions;
 use crate::tensors::upload;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -82,6 +83,12 @@ impl Distances {
         self.distinct_visible(queries, keys, first_query)
     }
 
+    /// The different distances from the queries of this block to the keys that they see.
+    pub(crate) fn visible(&self, content: &Content<'_>) -> Distinct {
+        let (queries, keys) = (content.queries.clone(), content.keys.clone());
+        self.distinct_visible(queries, keys, content.first_query)
+    }
+
     /// The different distances from the queries of a block to the keys that they see: row i sees
     /// the keys `0..=first_query + i`. The cells of other keys hold an index that means nothing.
     pub(crate) fn distinct_visible(
@@ -143,6 +150,19 @@ impl Distinct {
         let cells = self.cells(&values.device());
         let spread = values.select(2, cells);
         spread.reshape([groups, heads, rows, columns])
+    }
+
+    /// `of(distance)` of every cell, `[1, 1, q_len, k_len]`, computed once for each distance.
+    pub(crate) fn each_cell(&self, device: &Device, of: impl Fn(f64) -> i32) -> Tensor<4, Int> {
+        let of_distances: Vec<i32> = self
+            .distances
+            .iter()
+            .map(|distance| of(*distance))
+            .collect();
+        let cells = self.cells.iter();
+        let cells: Vec<i32> = cells.map(|cell| of_distances[*cell as usize]).collect();
+        let [rows, columns] = self.shape;
+        Tensor::from_data(TensorData::new(cells, [1, 1, rows, columns]), device)
     }
 
     /// Row of a table for each distance, as `row(distance)` says, in the order of `distances`.

@@ -16,6 +16,7 @@
 use crate::tensors::power;
 use burn::tensor::Tensor;
 use std::collections::BTreeSet;
+use std::ops::{Add, Div, Mul, Neg};
 
 /// Longest formula, in characters, and deepest nesting: reading one is recursive.
 const LONGEST: usize = 500;
@@ -145,14 +146,14 @@ impl Expression {
         match self {
             Self::Number(value) => number(*value),
             Self::Name(text) => name(text),
-            Self::Negative(inner) => of(inner).negative(),
+            Self::Negative(inner) => -of(inner),
             Self::Two(operator, pair) => {
                 let left = of(&pair[0]);
                 match (operator, pair[1].whole()) {
-                    (Operator::Add, _) => left.plus(of(&pair[1])),
-                    (Operator::Subtract, _) => left.plus(of(&pair[1]).negative()),
-                    (Operator::Multiply, _) => left.times(of(&pair[1])),
-                    (Operator::Divide, _) => left.over(of(&pair[1])),
+                    (Operator::Add, _) => left + of(&pair[1]),
+                    (Operator::Subtract, _) => left + -of(&pair[1]),
+                    (Operator::Multiply, _) => left * of(&pair[1]),
+                    (Operator::Divide, _) => left / of(&pair[1]),
                     // A whole number as it is written: defined for negative bases too.
                     (Operator::Power, Some(exponent)) => left.to_whole(exponent),
                     (Operator::Power, None) => left.to(of(&pair[1])),
@@ -163,9 +164,7 @@ impl Expression {
                 let first = values.next().expect("a function has an argument");
                 match (function, values.next()) {
                     (Function::Max, Some(second)) => first.largest(second),
-                    (Function::Min, Some(second)) => {
-                        first.negative().largest(second.negative()).negative()
-                    }
+                    (Function::Min, Some(second)) => -(-first).largest(-second),
                     _ => first.mapped(*function),
                 }
             }
@@ -184,11 +183,9 @@ impl Expression {
 }
 
 /// What formulas compute with.
-pub(crate) trait Value: Sized {
-    fn negative(self) -> Self;
-    fn plus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
-    fn over(self, other: Self) -> Self;
+pub(crate) trait Value:
+    Neg<Output = Self> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Sized
+{
     /// A base of at least 0 to any exponent.
     fn to(self, exponent: Self) -> Self;
     fn to_whole(self, exponent: i32) -> Self;
@@ -198,18 +195,6 @@ pub(crate) trait Value: Sized {
 }
 
 impl Value for f64 {
-    fn negative(self) -> Self {
-        -self
-    }
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-    fn times(self, other: Self) -> Self {
-        self * other
-    }
-    fn over(self, other: Self) -> Self {
-        self / other
-    }
     fn to(self, exponent: Self) -> Self {
         if self < 0.0 {
             f64::NAN
@@ -244,18 +229,6 @@ impl Value for f64 {
 }
 
 impl Value for Tensor<4> {
-    fn negative(self) -> Self {
-        self.neg()
-    }
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-    fn times(self, other: Self) -> Self {
-        self * other
-    }
-    fn over(self, other: Self) -> Self {
-        self / other
-    }
     fn to(self, exponent: Self) -> Self {
         let undefined = self.clone().lower_elem(0.0);
         power(self, exponent).mask_fill(undefined, f64::NAN)

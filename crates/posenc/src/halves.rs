@@ -70,17 +70,6 @@ pub(crate) fn half_mask(rows: usize, second: bool, device: &Device) -> Tensor<4,
     cells([2 * rows, 1], device, |row, _| (row >= rows) == second)
 }
 
-/// `logits`, `[B, H, Q, k]`, with zeros for later keys: `[B, H, Q, keys]`.
-pub(crate) fn with_later_keys(logits: Tensor<4>, keys: usize) -> Tensor<4> {
-    let [batch, heads, queries, seen] = logits.dims();
-    if seen == keys {
-        return logits;
-    }
-    let shape = [batch, heads, queries, keys - seen];
-    let later = Tensor::zeros(shape, (&logits.device(), logits.dtype()));
-    Tensor::cat(vec![logits, later], 3)
-}
-
 /// Logits of blocks of 2 s tokens, `[S, n, 2 s, 2 s]`.
 ///
 /// `own`, `[S, 2 n, s, s]`, are the logits of their halves. `across`, `[S, n, 2 s, s]`, are those

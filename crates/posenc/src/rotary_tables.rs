@@ -8,6 +8,12 @@ use crate::rotary::{Frequencies, RotaryLayout};
 use crate::tensors::upload;
 use burn::tensor::Tensor;
 
+/// The angles `position * inv_freq[i]`, in radians, position by position.
+pub(crate) fn angles(positions: &[f64], inv_freq: &[f64]) -> impl Iterator<Item = f64> {
+    let of = |p| inv_freq.iter().map(move |theta| p * theta);
+    positions.iter().flat_map(of)
+}
+
 /// cos and sin of every position's angles, `[1 or B, 1 or H, positions, r/2]`, times a factor.
 #[derive(Clone)]
 pub(crate) struct RotaryTables {
@@ -19,10 +25,8 @@ pub(crate) struct RotaryTables {
 impl RotaryTables {
     /// Rotates pair i by `position * inv_freq[i]`.
     pub(crate) fn new(positions: &[f64], frequencies: &Frequencies, context: &Context) -> Self {
-        let angles = positions
-            .iter()
-            .flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta));
         let shape = [1, 1, positions.len(), frequencies.inv_freq.len()];
+        let angles = angles(positions, &frequencies.inv_freq);
         Self::of_angles(angles, frequencies.attention_factor, shape, context)
     }
 

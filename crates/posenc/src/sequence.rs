@@ -4,6 +4,8 @@
 //! dimension.
 
 use crate::ops::Ops;
+use crate::rotary::RotaryLayout;
+use crate::rotary_tables::RotaryTables;
 use crate::tensors::{cut, for_batch};
 use burn::tensor::Tensor;
 
@@ -65,4 +67,18 @@ pub(crate) fn unit<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 pub(crate) fn last_positions(x: &Tensor<4>, count: usize) -> Tensor<4> {
     let length = x.dims()[2];
     cut(x, 2, length - count..length)
+}
+
+/// Queries and keys turned by angles that content decides, `[B, H, positions, E/2]`, one for every
+/// key; the queries are at the last positions.
+pub(crate) fn turned(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    angles: Tensor<4>,
+    ops: &'static dyn Ops,
+) -> (Tensor<4>, Tensor<4>) {
+    let (cos, sin) = (angles.clone().cos(), angles.sin());
+    let [query_cos, query_sin] = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
+    let of = |cos, sin, x| RotaryTables::of_tables(cos, sin, ops).apply(x, RotaryLayout::Half);
+    (of(query_cos, query_sin, q), of(cos, sin, k))
 }

@@ -42,6 +42,17 @@ pub(crate) fn cut<const D: usize>(x: &Tensor<D>, dim: usize, range: Range<usize>
     x.clone().slice_dim(dim, range)
 }
 
+/// `x`, `[B, H, L, w]`, with zeros up to `width`: `[B, H, L, width]`.
+pub(crate) fn padded(x: Tensor<4>, width: usize) -> Tensor<4> {
+    let [batch, heads, length, own] = x.dims();
+    if own == width {
+        return x;
+    }
+    let shape = [batch, heads, length, width - own];
+    let zeros = Tensor::zeros(shape, (&x.device(), x.dtype()));
+    Tensor::cat(vec![x, zeros], 3)
+}
+
 /// `x`, `[1 or B, ..]`, or `[G, ..]` for G models, in a shape that broadcasts with a batch of B
 /// sequences: those of a model have its part.
 pub(crate) fn for_batch(x: Tensor<4>, batch: usize) -> Tensor<4> {

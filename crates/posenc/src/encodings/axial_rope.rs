@@ -18,7 +18,7 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::RotaryTables;
+use crate::rotary_tables::{RotaryTables, angles};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
@@ -85,6 +85,28 @@ impl AxialRopeConfig {
             let unit = if self.mode == AxialMode::Split { 2 } else { 1 };
             (0..self.axes).map(|axis| unit * share(axis)).collect()
         })
+    }
+
+    /// Axis and frequency of each pair, in the order of the head, unless the axes are mixed.
+    fn pairs(&self, head_dim: usize) -> Vec<(usize, f64)> {
+        let sections = self.sections(head_dim);
+        let axes: Vec<usize> = match self.mode {
+            AxialMode::Split => {
+                let block = |(axis, width): (usize, &usize)| {
+                    let theta = inv_freq(*width, self.base).into_iter();
+                    theta.map(move |theta| (axis, theta))
+                };
+                return sections.iter().enumerate().flat_map(block).collect();
+            }
+            AxialMode::Sectioned => {
+                let owner = |(axis, pairs): (usize, &usize)| vec![axis; *pairs];
+                sections.iter().enumerate().flat_map(owner).collect()
+            }
+            _ => (0..head_dim / 2).map(|pair| pair % self.axes).collect(),
+        };
+        axes.into_iter()
+            .zip(inv_freq(head_dim, self.base))
+            .collect()
     }
 
     /// What the frequencies of both axes start from.
@@ -172,42 +194,25 @@ impl AxialRope {
     fn tables(&self, coordinates: &[&[f64]], context: &Context) -> Vec<(usize, RotaryTables)> {
         let (dim, base, length) = (self.head_dim, self.config.base, coordinates[0].len());
         let sections = self.config.sections(dim);
-        let of_axes = |axis_of: &dyn Fn(usize) -> usize| {
-            let theta = inv_freq(dim, base);
-            let angles = (0..length).flat_map(|p| {
-                theta
-                    .iter()
-                    .enumerate()
-                    .map(move |(i, theta)| coordinates[axis_of(i)][p] * theta)
-            });
-            vec![(
-                dim,
-                RotaryTables::of_angles(angles, 1.0, [1, 1, length, dim / 2], context),
-            )]
-        };
         match self.config.mode {
             AxialMode::Split => {
                 let block = |(axis, width): (usize, &usize)| {
                     let theta = inv_freq(*width, base);
-                    let angles = coordinates[axis]
-                        .iter()
-                        .flat_map(|p| theta.iter().map(move |theta| p * theta));
-                    (
-                        *width,
-                        RotaryTables::of_angles(angles, 1.0, [1, 1, length, width / 2], context),
-                    )
+                    let angles = angles(coordinates[axis], &theta);
+                    let shape = [1, 1, length, width / 2];
+                    (*width, RotaryTables::of_angles(angles, 1.0, shape, context))
                 };
                 sections.iter().enumerate().map(block).collect()
             }
-            AxialMode::Sectioned => {
-                let owners: Vec<usize> = sections
-                    .iter()
-                    .enumerate()
-                    .flat_map(|(axis, pairs)| vec![axis; *pairs])
-                    .collect();
-                of_axes(&|i| owners[i])
+            AxialMode::Sectioned | AxialMode::Interleaved => {
+                let pairs = self.config.pairs(dim);
+                let angles = (0..length).flat_map(|p| {
+                    let pairs = pairs.iter();
+                    pairs.map(move |(axis, theta)| coordinates[*axis][p] * theta)
+                });
+                let shape = [1, 1, length, dim / 2];
+                vec![(dim, RotaryTables::of_angles(angles, 1.0, shape, context))]
             }
-            AxialMode::Interleaved => of_axes(&|i| i % self.config.axes),
             AxialMode::Mixed => vec![(dim, self.mixed(coordinates, context))],
         }
     }
@@ -383,30 +388,11 @@ impl EncodingSpec for AxialRopeConfig {
     }
 
     fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
-        let sections = self.sections(shape.head_dim);
-        let whole = inv_freq(shape.head_dim, self.base);
-        // Axis and frequency of each pair, in the order of the head.
-        let pairs: Vec<(usize, f64)> = match self.mode {
-            AxialMode::Split => {
-                let block = |(axis, width): (usize, &usize)| {
-                    inv_freq(*width, self.base)
-                        .into_iter()
-                        .map(move |f| (axis, f))
-                };
-                sections.iter().enumerate().flat_map(block).collect()
-            }
-            AxialMode::Sectioned => {
-                let owner = |(axis, pairs): (usize, &usize)| vec![axis; *pairs];
-                let owners = sections.iter().enumerate().flat_map(owner);
-                owners.zip(whole).collect()
-            }
-            AxialMode::Interleaved => {
-                let owned = whole.into_iter().enumerate();
-                owned.map(|(i, theta)| (i % self.axes, theta)).collect()
-            }
-            // Both axes turn every pair, by trained frequencies.
-            AxialMode::Mixed => return vec![self.mixed_numbers(shape)],
-        };
+        // Both axes turn every pair, by trained frequencies.
+        if self.mode == AxialMode::Mixed {
+            return vec![self.mixed_numbers(shape)];
+        }
+        let pairs = self.pairs(shape.head_dim);
         let row = |(i, (axis, theta)): (usize, &(usize, f64))| {
             vec![i as f64, *axis as f64, *theta, 2.0 * PI / theta]
         };

@@ -9,15 +9,16 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
-use crate::by_part::acts_for_all;
+use crate::by_part::{self, acts_for_all};
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
     first_alike,
 };
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
+use crate::tensors::padded;
 use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -61,35 +62,9 @@ struct PreparedByHead<'a> {
     of: &'a ByHead,
 }
 
-/// The results of all parts, heads one after the other; `None` if no part has one. Others are 0
-/// there, and dimensions of 1 are those of the others.
+/// The results of all parts, heads one after the other.
 fn joined(parts: Vec<Option<Tensor<4>>>, places: &[Place]) -> Option<Tensor<4>> {
-    let shapes = parts.iter().flatten().map(Tensor::dims);
-    let shape = shapes.reduce(|a, b| std::array::from_fn(|i| a[i].max(b[i])))?;
-    let like = parts.iter().flatten().next()?;
-    let options = (&like.device(), like.dtype());
-    let own = parts.iter().zip(places).map(|(part, place)| {
-        let shape = [shape[0], place.heads.len(), shape[2], shape[3]];
-        match part {
-            Some(x) if x.dims() == shape => x.clone(),
-            Some(x) => x.clone().expand(shape),
-            None => Tensor::zeros(shape, options),
-        }
-    });
-    Some(Tensor::cat(own.collect(), 1))
-}
-
-/// Queries or keys, wider by zeros, which change no product.
-fn padded(x: Tensor<4>, width: usize) -> Tensor<4> {
-    let [batch, heads, length, own] = x.dims();
-    if own == width {
-        return x;
-    }
-    let zeros = Tensor::zeros(
-        [batch, heads, length, width - own],
-        (&x.device(), x.dtype()),
-    );
-    Tensor::cat(vec![x, zeros], 3)
+    by_part::joined(parts, 1, |at, _| places[at].heads.len())
 }
 
 impl PreparedByHead<'_> {
@@ -117,14 +92,15 @@ impl PreparedByHead<'_> {
                 let (q, k) = raw.get_or_init(|| (content.raw)());
                 (own(q), own(k))
             };
-            let block = Block {
+            let seen = Content {
+                q: &own(content.q),
+                k: &own(content.k),
+                raw: &raw_of,
                 queries: content.queries.clone(),
                 keys: content.keys.clone(),
-                first_query: content.first_query,
+                ..*content
             };
-            let (q, k) = (own(content.q), own(content.k));
-            let seen = Content::new([&q, &k], &raw_of, content.hidden, block, content.scale);
-            hook(part, &seen.with_ops(content.ops), place)
+            hook(part, &seen, place)
         });
         joined(parts.collect(), &self.of.places)
     }

@@ -16,11 +16,11 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::{RotaryTables, check_rotary_dim};
+use crate::rotary_tables::{RotaryTables, angles, check_rotary_dim};
 use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{cut, upload};
-use crate::values::{in_range_if_set, resolved, unset};
+use crate::values::OriginalLength as _;
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
@@ -60,7 +60,7 @@ impl DaropeConfig {
 
     /// L.
     fn length(&self) -> f64 {
-        resolved(self.original_max_position_embeddings) as f64
+        self.original_max_position_embeddings.value()
     }
 
     /// beta at a position.
@@ -110,10 +110,7 @@ struct Side {
 
 impl Side {
     fn new(positions: &[f64], fast: &[f64], config: &DaropeConfig, context: &Context) -> Self {
-        let angles = positions
-            .iter()
-            .flat_map(|p| fast.iter().map(move |theta| p * theta));
-        let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
+        let (sin, cos): (Vec<f64>, Vec<f64>) = angles(positions, fast).map(libm::sincos).unzip();
         let shape = [1, 1, positions.len(), fast.len()];
         let table = |values| upload(values, shape, &context.device);
         let prior = positions.iter().map(|p| config.prior(*p)).collect();
@@ -229,25 +226,17 @@ impl EncodingSpec for DaropeConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, BASES, "the paper uses 10000 and 500000")?;
-        let (key, length) = (
-            "original_max_position_embeddings",
-            self.original_max_position_embeddings,
-        );
-        let hint = "leave it out for the training length";
-        in_range_if_set(key, length, 1..=1_000_000_000, hint)?;
+        self.original_max_position_embeddings.check()?;
         check_rotary_dim(None, shape).map(drop)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings
-            .get_or_insert(lengths.trained_len);
+        self.original_max_position_embeddings.resolve(lengths);
     }
 
     fn unresolved(&self) -> Option<String> {
-        unset(
-            "original_max_position_embeddings",
-            self.original_max_position_embeddings,
-        )
+        let key = self.original_max_position_embeddings.unresolved();
+        key.map(str::to_owned)
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {

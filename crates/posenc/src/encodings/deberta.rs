@@ -19,7 +19,7 @@ use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::for_batch;
 use crate::values::{in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -189,32 +189,15 @@ impl Prepared for PreparedDeberta<'_> {
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        let q_len = content.queries.len();
-        let k_len = content.keys.len();
         let encoding = self.encoding;
-        let distinct = self.distances.distinct_visible(
-            content.queries.clone(),
-            content.keys.clone(),
-            content.first_query,
-        );
+        let distinct = self.distances.visible(content);
         // The rows of the table that the block reads, and for each cell which of them; looked up
         // once per distinct distance.
         let index = |sign: f64| {
-            let row: Vec<i32> = distinct
-                .distances
-                .iter()
-                .map(|distance| encoding.config.row(sign * distance))
-                .collect();
-            let (first, last) = row
-                .iter()
-                .fold((i32::MAX, 0), |(a, b), row| (a.min(*row), b.max(*row)));
-            let cells: Vec<i32> = distinct
-                .cells
-                .iter()
-                .map(|cell| row[*cell as usize] - first)
-                .collect();
-            let cells = TensorData::new(cells, [1, 1, q_len, k_len]);
-            let cells = Tensor::<4, Int>::from_data(cells, &content.q.device());
+            let row = |distance: f64| encoding.config.row(sign * distance);
+            let rows = distinct.distances.iter().map(|distance| row(*distance));
+            let (first, last) = rows.fold((i32::MAX, 0), |(a, b), row| (a.min(row), b.max(row)));
+            let cells = distinct.each_cell(&content.q.device(), |distance| row(distance) - first);
             (first as usize..last as usize + 1, cells)
         };
         // Queries carry the number of terms since `transform_qk`; keys do not.

@@ -1,9 +1,8 @@
-//! `fire`: a trained function of distance, measured in units of how far the query could look, as a
-//! bias per head.
+//! `fire`: a trained function of the distance over the query's position, as a bias per head.
 //!
 //! - Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| +
 //!   1)`, f a network of one hidden layer of ReLU units, threshold = `|multiplier L|`, L =
-//!   `threshold`. The distance is measured in units of how far the query could look.
+//!   `threshold`.
 //! - Source: Li et al. 2023 (arXiv 2310.04418), section 3 and appendix; mcleish7/arithmetic.
 //! - Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`,
 //!   `[H]`; one set for all layers (FIRE-S) or, with `shared = false`, one per layer.
@@ -227,8 +226,7 @@ impl EncodingSpec for FireConfig {
     type Module = Fire;
     const NAME: Option<&'static str> = Some("FIRE");
     const ABOUT: About = About {
-        summary: "a trained function of distance, measured in units of how far the query could \
-                  look, as a bias per head",
+        summary: "a trained function of the distance over the query's position, as a bias per head",
         formula: "logits + f(psi(m - n)/psi(max(threshold, m))), psi(x) = ln(c x + 1)",
         source: "Li et al. 2023, arXiv 2310.04418",
         deviations: "none; the quotient has 1e-6 added to its denominator as in the public code",

@@ -1,4 +1,4 @@
-//! `fope`: rotation whose every pair turns by several frequencies at once.
+//! `fope`: rotation in which each pair mixes several frequencies.
 //!
 //! - Formula: pairs turn by the tables `Sin_h = sin(p Theta) (I + W_h)` and `Cos_h = cos(p Theta)
 //!   (I + V_h)` of head h. Theta are RoPE's frequencies that complete a turn within L, W and V
@@ -17,10 +17,10 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::RotaryTables;
+use crate::rotary_tables::{RotaryTables, angles};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
-use crate::values::{in_range_if_set, resolved, unset};
+use crate::values::OriginalLength as _;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -72,16 +72,16 @@ impl Default for FopeConfig {
 impl FopeConfig {
     /// The frequencies that are kept, fastest first.
     fn kept(&self, head_dim: usize) -> Vec<f64> {
-        let least = TAU / resolved(self.original_max_position_embeddings) as f64;
+        let least = TAU / self.original_max_position_embeddings.value();
         let mut theta = inv_freq(head_dim, self.base);
         theta.retain(|theta| *theta >= least);
         theta
     }
 
     /// Shape of W and V.
-    fn sizes(&self, shape: &ModelShape) -> [usize; 3] {
-        let kept = self.kept(shape.head_dim).len();
-        [shape.n_heads, kept, kept.min((shape.head_dim / 4).max(1))]
+    fn sizes(&self, n_heads: usize, head_dim: usize) -> [usize; 3] {
+        let kept = self.kept(head_dim).len();
+        [n_heads, kept, kept.min((head_dim / 4).max(1))]
     }
 
     /// Standard deviation of W and V. PyTorch counts fans of three dimensions so.
@@ -107,16 +107,6 @@ struct PreparedFope {
 }
 
 impl Fope {
-    /// Shape of W and V.
-    fn sizes(&self) -> [usize; 3] {
-        self.config.sizes(&ModelShape {
-            d_model: 0,
-            n_layers: 0,
-            n_heads: self.n_heads,
-            head_dim: self.head_dim,
-        })
-    }
-
     /// The table of these `waves`, `[positions, frequencies]`, mixed by `random`, of every head:
     /// `[1, H, positions, pairs]`, or `[G, ..]` of G models. Pairs without a column get `rest`.
     fn table(
@@ -126,7 +116,8 @@ impl Fope {
         rest: f64,
         context: &Context,
     ) -> Tensor<4> {
-        let ([heads, rows, columns], pairs) = (self.sizes(), self.head_dim / 2);
+        let pairs = self.head_dim / 2;
+        let [heads, rows, columns] = self.config.sizes(self.n_heads, self.head_dim);
         let (device, groups) = (&context.device, context.groups);
         let count = waves.len() / rows;
         let step = rows.div_ceil(columns);
@@ -160,10 +151,8 @@ impl Fope {
             let shape = [1, self.n_heads, positions.len(), self.head_dim / 2];
             [1.0, sine].map(|rest| Tensor::full(shape, rest, &context.device))
         } else {
-            let angles = positions
-                .iter()
-                .flat_map(|p| theta.iter().map(move |theta| p * theta));
-            let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
+            let (sin, cos): (Vec<f64>, Vec<f64>) =
+                angles(positions, theta).map(libm::sincos).unzip();
             [
                 self.table(cos, self.cos.as_ref(), 1.0, context),
                 self.table(sin, self.sin.as_ref(), sine, context),
@@ -208,7 +197,7 @@ impl EncodingSpec for FopeConfig {
     type Module = Fope;
     const NAME: Option<&'static str> = Some("FoPE");
     const ABOUT: About = About {
-        summary: "rotation whose every pair turns by several frequencies at once",
+        summary: "rotation in which each pair mixes several frequencies",
         formula: "Sin = sin(p Theta) (I + W), Cos = cos(p Theta) (I + V), theta >= 2 pi / L",
         source: "Hua et al. 2024, arXiv 2412.17739",
         deviations: "`pad = \"paper\"`, the default, leaves pairs without a column alone; `pad = \
@@ -218,27 +207,19 @@ impl EncodingSpec for FopeConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
-        let hint = "leave it out for the training length";
-        let original = self.original_max_position_embeddings;
-        in_range_if_set(
-            "original_max_position_embeddings",
-            original,
-            1..=1_000_000_000,
-            hint,
-        )?;
+        self.original_max_position_embeddings.check()?;
         let hint = "the authors use 0.3 for 60M parameters, 0.4 and 0.6 for larger models";
         in_range("gain", self.gain, 0.0..=10.0, hint)?;
         crate::rotary_tables::check_rotary_dim(None, shape).map(drop)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings
-            .get_or_insert(lengths.trained_len);
+        self.original_max_position_embeddings.resolve(lengths);
     }
 
     fn unresolved(&self) -> Option<String> {
-        let original = self.original_max_position_embeddings;
-        unset("original_max_position_embeddings", original)
+        let key = self.original_max_position_embeddings.unresolved();
+        key.map(str::to_owned)
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
@@ -246,7 +227,7 @@ impl EncodingSpec for FopeConfig {
         if self.original_max_position_embeddings.is_none() {
             return Vec::new();
         }
-        let sizes = self.sizes(shape);
+        let sizes = self.sizes(shape.n_heads, shape.head_dim);
         let spread = Distribution::Normal(self.spread(sizes));
         let names = ["cos", "sin"].into_iter().filter(|_| sizes[1] > 0);
         names

@@ -17,8 +17,8 @@ use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout, inv_freq};
-use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::sequence::{by_head, last_positions, per_channel, projected};
+use crate::rotary_tables::{RotaryTables, angles, check_rotary_dim};
+use crate::sequence::{by_head, per_channel, projected, turned};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{for_batch, straight_through, to_host, upload};
 use burn::module::{Module, Param};
@@ -125,11 +125,7 @@ impl GrapeM {
             .collect();
         let angles: Vec<f64> = theta
             .chunks(pairs)
-            .flat_map(|theta| {
-                positions
-                    .iter()
-                    .flat_map(move |p| theta.iter().map(move |theta| p * theta))
-            })
+            .flat_map(|theta| angles(positions, theta))
             .collect();
         let shape = [groups, heads, positions.len(), pairs];
         let tables = RotaryTables::of_angles(angles.iter().copied(), 1.0, shape, context);
@@ -223,13 +219,11 @@ impl Prepared for ByContent<'_> {
         hidden: &Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>) {
         let frequencies = for_batch(self.layers[layer].clone(), hidden.dims()[0]);
-        let angles = self.phases(layer, hidden) * frequencies;
-        let (cos, sin) = (angles.clone().cos(), angles.sin());
-        let [query_cos, query_sin] = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
-        let layout = RotaryLayout::Half;
-        (
-            RotaryTables::of_tables(query_cos, query_sin, self.context.ops).apply(q, layout),
-            RotaryTables::of_tables(cos, sin, self.context.ops).apply(k, layout),
+        turned(
+            q,
+            k,
+            self.phases(layer, hidden) * frequencies,
+            self.context.ops,
         )
     }
 }

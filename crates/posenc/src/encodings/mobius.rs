@@ -15,9 +15,9 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::{RotaryTables, check_rotary_dim};
+use crate::rotary_tables::{RotaryTables, angles, check_rotary_dim};
 use crate::spec::{About, EncodingSpec, NumberTable};
-use crate::values::{in_range_if_set, resolved, unset};
+use crate::values::OriginalLength as _;
 use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -60,7 +60,7 @@ impl MobiusConfig {
 
     /// Radians per token of each pair of a head that is reversed after N tokens.
     fn odd(&self, head_dim: usize) -> Vec<f64> {
-        let length = resolved(self.original_max_position_embeddings) as f64;
+        let length = self.original_max_position_embeddings.value();
         let theta = |i: usize| PI * (2.0 * i as f64 + 1.0) / length;
         (0..head_dim / 2).map(theta).collect()
     }
@@ -92,12 +92,7 @@ impl PositionalEncoding for Mobius {
         let plain = inv_freq(self.head_dim, self.config.base);
         let tables = |positions: &[f64]| {
             let of_head = |head: usize| if head < reversed { &odd } else { &plain };
-            let angles = (0..self.n_heads).flat_map(|head| {
-                let theta = of_head(head);
-                positions
-                    .iter()
-                    .flat_map(move |p| theta.iter().map(move |theta| p * theta))
-            });
+            let angles = (0..self.n_heads).flat_map(|head| angles(positions, of_head(head)));
             let shape = [1, self.n_heads, positions.len(), self.head_dim / 2];
             RotaryTables::of_angles(angles, 1.0, shape, context)
         };
@@ -140,25 +135,17 @@ impl EncodingSpec for MobiusConfig {
         let hint = "the paper uses 0.25; kind = \"rope\" has none";
         let some = (Bound::Excluded(0.0), Bound::Included(1.0));
         in_range("fraction", self.fraction, some, hint)?;
-        let hint = "leave it out for the training length";
-        let original = self.original_max_position_embeddings;
-        in_range_if_set(
-            "original_max_position_embeddings",
-            original,
-            1..=1_000_000_000,
-            hint,
-        )?;
+        self.original_max_position_embeddings.check()?;
         check_rotary_dim(None, shape).map(drop)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings
-            .get_or_insert(lengths.trained_len);
+        self.original_max_position_embeddings.resolve(lengths);
     }
 
     fn unresolved(&self) -> Option<String> {
-        let original = self.original_max_position_embeddings;
-        unset("original_max_position_embeddings", original)
+        let key = self.original_max_position_embeddings.unresolved();
+        key.map(str::to_owned)
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {

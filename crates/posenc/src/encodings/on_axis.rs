@@ -71,7 +71,7 @@ impl EncodingSpec for OnAxisConfig {
         summary: "an encoding of one coordinate of the tokens, such as a digit's place",
         formula: "the hooks of the part at coordinates in place of positions",
         source: "Cho et al. 2024, arXiv 2405.20671; McLeish et al. 2024, arXiv 2405.17399",
-        deviations: "none; which coordinates there are is the task's matter",
+        deviations: "none; the task defines the coordinates",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

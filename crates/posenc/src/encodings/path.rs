@@ -15,14 +15,14 @@
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::halves::{Halves, chunked, half, half_mask, in_pairs, joined, with_later_keys};
+use crate::halves::{Halves, chunked, half, half_mask, in_pairs, joined};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, causal_convolution, per_channel, projected, unit};
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::{cells, cut, straight_through};
+use crate::tensors::{cells, cut, padded, straight_through};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData, activation};
 use schema::in_range;
@@ -310,7 +310,7 @@ impl Prepared for PreparedPath<'_> {
             reflections.map(part),
             content.first_query,
         );
-        let mut bias = with_later_keys(turned, content.keys.len()) - content.logits();
+        let mut bias = padded(turned, content.keys.len()) - content.logits();
         if let Some(gates) = layer.gates.first() {
             let decay = gates.decay(1.0, content, self.groups);
             bias = bias
@@ -328,7 +328,7 @@ impl EncodingSpec for PathProductConfig {
     type Module = PathProduct;
     const NAME: Option<&'static str> = Some("PaTH");
     const ABOUT: About = About {
-        summary: "every token between key and query reflects what the query sees of the key",
+        summary: "the key passes through a Householder reflection for each token up to the query",
         formula: "logits = q_m H_m ... H_(n+1) k_n / sqrt(E), H_t = I - beta_t w_t w_t^T",
         source: "Yang et al. 2025, arXiv 2505.16381",
         deviations: "none; `forget = \"scaled\"` divides the gates' sum by sqrt(E) as well, as \

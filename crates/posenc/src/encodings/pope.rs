@@ -16,6 +16,7 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::BASES;
+use crate::rotary_tables::angles;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{clamp_straight_through, for_batch, upload};
 use burn::module::{Module, Param};
@@ -72,10 +73,7 @@ impl PositionalEncoding for Pope {
         let dim = self.head_dim;
         let theta = frequencies(dim, self.base);
         let tables = |positions: &[f64]| {
-            let angles = positions
-                .iter()
-                .flat_map(|p| theta.iter().map(move |theta| libm::sincos(p * theta)));
-            let (sin, cos) = angles.unzip();
+            let (sin, cos) = angles(positions, &theta).map(libm::sincos).unzip();
             [cos, sin].map(|table| upload(table, [1, 1, positions.len(), dim], &context.device))
         };
         let mut keys = tables(positions.keys());

@@ -18,7 +18,7 @@ use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec};
 use crate::values::{in_range_if_set, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ impl Prepared for PreparedRelativeProjection<'_> {
         let (heads, layer) = (self.encoding.n_heads, &self.encoding.layers[layer]);
         let (groups, [all_curves, reach]) = (self.groups, layer.curves.val().dims());
         let count = all_curves / groups;
-        let (rows, k_len) = (content.queries.len(), content.keys.len());
+        let rows = content.queries.len();
         // Where attention is bidirectional the first query is the first key.
         let first = if content.first_query < content.hidden.dims()[1] {
             content.first_query
@@ -108,19 +108,12 @@ impl Prepared for PreparedRelativeProjection<'_> {
         let device = by_distance.device();
         let none = Tensor::zeros([batch, heads, rows, 1], (&device, by_distance.dtype()));
         let table = Tensor::cat(vec![by_distance, none], 3);
-        let distinct = self.distances.distinct_visible(
-            content.queries.clone(),
-            content.keys.clone(),
-            content.first_query,
-        );
-        let column = |distance: &f64| match distance.round() {
+        let distinct = self.distances.visible(content);
+        let column = |distance: f64| match distance.round() {
             at if at >= 0.0 && at < reach as f64 => at as i32,
             _ => reach as i32,
         };
-        let column: Vec<i32> = distinct.distances.iter().map(column).collect();
-        let cells = distinct.cells.iter().map(|cell| column[*cell as usize]);
-        let cells = TensorData::new(cells.collect::<Vec<i32>>(), [1, 1, rows, k_len]);
-        let cells = Tensor::<4, Int>::from_data(cells, &device);
+        let cells = distinct.each_cell(&device, column);
         Some(content.ops.gather_columns(table, cells))
     }
 }

@@ -13,9 +13,9 @@ use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
-use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::sequence::{by_head, last_positions, projected};
+use crate::rotary::{BASES, inv_freq};
+use crate::rotary_tables::check_rotary_dim;
+use crate::sequence::{by_head, projected, turned};
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use crate::values::in_range_if_set;
@@ -105,14 +105,7 @@ impl Prepared for PreparedRepo<'_> {
         };
         let gated = activation::silu(of(hidden, &layer.gate)) * of(hidden, &layer.content);
         let angles = by_head(of(&gated, &layer.position), heads) * self.theta.clone();
-        let keys = [angles.clone().cos(), angles.sin()];
-        let queries = keys
-            .each_ref()
-            .map(|table| last_positions(table, q.dims()[2]));
-        let turned = |x: Tensor<4>, [cos, sin]: [Tensor<4>; 2]| {
-            RotaryTables::of_tables(cos, sin, ops).apply(x, RotaryLayout::Half)
-        };
-        (turned(q, queries), turned(k, keys))
+        turned(q, k, angles, ops)
     }
 }
 

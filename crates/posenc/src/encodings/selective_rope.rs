@@ -19,9 +19,9 @@ use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
-use crate::rotary::{BASES, RotaryLayout, inv_freq};
-use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::sequence::{by_head, causal_convolution, last_positions, per_channel, projected, unit};
+use crate::rotary::{BASES, inv_freq};
+use crate::rotary_tables::check_rotary_dim;
+use crate::sequence::{by_head, causal_convolution, per_channel, projected, turned, unit};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
@@ -157,15 +157,7 @@ impl Prepared for PreparedSelectiveRope<'_> {
         k: Tensor<4>,
         hidden: &Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>) {
-        let angles = self.angles(layer, hidden);
-        let (cos, sin) = (angles.clone().cos(), angles.sin());
-        let queries = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
-        let [query_cos, query_sin] = queries;
-        (
-            RotaryTables::of_tables(query_cos, query_sin, self.context.ops)
-                .apply(q, RotaryLayout::Half),
-            RotaryTables::of_tables(cos, sin, self.context.ops).apply(k, RotaryLayout::Half),
-        )
+        turned(q, k, self.angles(layer, hidden), self.context.ops)
     }
 }
 

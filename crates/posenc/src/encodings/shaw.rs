@@ -17,7 +17,7 @@ use crate::spec::{About, EncodingSpec};
 use crate::tensors::for_batch;
 use crate::values::{in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -70,24 +70,10 @@ impl PreparedShaw<'_> {
     /// Row of the tables for each cell of the block, `[1, 1, q_len, k_len]`.
     fn rows(&self, content: &Content<'_>) -> Tensor<4, Int> {
         let k = self.encoding.max_distance as f64;
-        let distinct = self.distances.distinct_visible(
-            content.queries.clone(),
-            content.keys.clone(),
-            content.first_query,
-        );
-        let row: Vec<i32> = distinct
-            .distances
-            .iter()
-            // r counts from key - query, the negative of the distance here.
-            .map(|distance| (k - distance.clamp(-k, k)).round() as i32)
-            .collect();
-        let rows: Vec<i32> = distinct
-            .cells
-            .iter()
-            .map(|cell| row[*cell as usize])
-            .collect();
-        let shape = [1, 1, content.queries.len(), content.keys.len()];
-        Tensor::from_data(TensorData::new(rows, shape), &content.q.device())
+        let distinct = self.distances.visible(content);
+        // r counts from key - query, the negative of the distance here.
+        let row = |distance: f64| (k - distance.clamp(-k, k)).round() as i32;
+        distinct.each_cell(&content.q.device(), row)
     }
 }
 

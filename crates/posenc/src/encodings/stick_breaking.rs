@@ -1,4 +1,4 @@
-//! `stick_breaking`: every key, from the nearest on, takes a share of what is left.
+//! `stick_breaking`: every key, from the nearest on, takes a share of the weight left.
 //!
 //! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of
 //!   (1 - sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits,
@@ -59,7 +59,7 @@ impl EncodingSpec for StickBreakingConfig {
     type Module = StickBreaking;
     const NAME: Option<&'static str> = Some("stick-breaking");
     const ABOUT: About = About {
-        summary: "every key, from the nearest on, takes a share of what is left",
+        summary: "every key, from the nearest on, takes a share of the attention weight that is left",
         formula: "weight_mn = sigmoid(z_mn) prod_{n<l<m} (1 - sigmoid(z_ml)); the rest to m itself",
         source: "Tan et al. 2024, arXiv 2410.17980",
         deviations: "none. Without the remainder weights do not add up to 1, which no bias can do",

@@ -106,11 +106,7 @@ impl Prepared for PreparedTransformerXl<'_> {
         let ([rows, inner], [all_heads, head_dim]) = (projection.dims(), parameters.u.val().dims());
         let (d_model, heads) = (rows / groups, all_heads / groups);
         let batch = content.q.dims()[0];
-        let distinct = self.distances.distinct_visible(
-            content.queries.clone(),
-            content.keys.clone(),
-            content.first_query,
-        );
+        let distinct = self.distances.visible(content);
         let count = distinct.distances.len();
         let table = distinct
             .distances

@@ -11,14 +11,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::halves::{Halves, chunked, half, in_pairs, joined, with_later_keys};
+use crate::halves::{Halves, chunked, half, in_pairs, joined};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::cut;
+use crate::tensors::{cut, padded};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
@@ -141,7 +141,7 @@ impl Prepared for PreparedWall<'_> {
         let keys = [cut(content.k, 2, 0..seen), steps.cumsum(2)];
         let q = content.q.clone() * content.scale;
         let decayed = products(content.ops, q, keys, content.first_query);
-        let bias = with_later_keys(decayed, content.keys.len()) - content.logits();
+        let bias = padded(decayed, content.keys.len()) - content.logits();
         let shape = bias.dims();
         Some(bias.mask_fill(content.causal_mask().expand(shape), 0.0))
     }

@@ -151,8 +151,8 @@ impl EncodingSpec for WavePruneConfig {
     type Module = WavePrune;
     const NAME: Option<&'static str> = Some("WavePrune");
     const ABOUT: About = About {
-        summary: "rotary attention in which each pair of dimensions counts for one turn, and for \
-                  no key beyond it",
+        summary: "rotary attention in which each pair contributes to the logit only up to one full \
+                  rotation",
         formula: "logits without pair i where theta_i |m - n| >= 2 pi",
         source: "WavePrune, Du et al. 2026, arXiv 2610.06963",
         deviations: "written from the abstract and from notes of a reader, not from the paper: \

@@ -70,7 +70,7 @@ impl Scaling for EvqCoshScaling {
         match self.original_max_position_embeddings {
             None => Ok(()),
             Some(length) => Err(ConfigError::new(
-                super::ORIGINAL,
+                crate::values::ORIGINAL,
                 length,
                 "has no effect: only tau = \"auto\" reads it",
                 "nothing, with a number for tau",

@@ -39,7 +39,7 @@ mod yarn;
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
-use crate::values::in_range_if_set;
+use crate::values::OriginalLength;
 pub use factor::Factor;
 use schema::in_range;
 use std::f64::consts::PI;
@@ -182,34 +182,6 @@ scalings! {
     "evq_cosh" => evq_cosh::EvqCoshScaling as EvqCosh;
 }
 
-/// The key `original_max_position_embeddings`: `L`, the length trained before unless given.
-trait OriginalLength {
-    fn check(&self) -> Result<(), ConfigError>;
-    /// Sets it to the length trained before unless it is set; returns it.
-    fn resolve(&mut self, lengths: &Lengths) -> usize;
-    fn unresolved(&self) -> Option<&'static str>;
-    fn value(&self) -> f64;
-}
-
-impl OriginalLength for Option<usize> {
-    fn check(&self) -> Result<(), ConfigError> {
-        let hint = "leave it out for the training length";
-        in_range_if_set(ORIGINAL, *self, 1..=1_000_000_000, hint)
-    }
-
-    fn resolve(&mut self, lengths: &Lengths) -> usize {
-        *self.get_or_insert(lengths.trained_len)
-    }
-
-    fn unresolved(&self) -> Option<&'static str> {
-        self.is_none().then_some(ORIGINAL)
-    }
-
-    fn value(&self) -> f64 {
-        crate::values::resolved(*self) as f64
-    }
-}
-
 /// Resolves a factor that is all that depends on `L`. Where it is given, `L` changes no number and
 /// is the training length, so that equal trainings have equal configurations.
 fn resolve_factor(factor: &mut Factor, original: &mut Option<usize>, lengths: &Lengths) {
@@ -219,8 +191,6 @@ fn resolve_factor(factor: &mut Factor, original: &mut Option<usize>, lengths: &L
     };
     factor.resolve(*original.get_or_insert(unless_given), lengths);
 }
-
-const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// Refuses two numbers that are out of range or do not rise.
 fn check_rising(low: (&str, f64), high: (&str, f64), hint: &str) -> Result<(), ConfigError> {
