@@ -129,7 +129,7 @@ pub struct BuildContext<'a> {
     pub train_len: usize,
     /// Lengths tested, in the task's unit; not empty.
     pub test_lens: Vec<usize>,
-    /// Names the test sets.
+    /// Seed of the test sets.
     pub eval_seed: u64,
     /// Which rows are tested on.
     pub rows: Rows,

@@ -142,6 +142,25 @@ pub(crate) struct StringRule {
     pub distinct: bool,
 }
 
+impl StringRule {
+    /// An answer as long as the string, of the same symbols.
+    pub(crate) fn new(
+        kind: &'static str,
+        alphabet: u64,
+        answer: impl Fn(&[i32]) -> Vec<i32> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            kind,
+            alphabet,
+            answers: alphabet,
+            answer: Box::new(answer),
+            answer_len: |n| n,
+            held_out: HeldOut::ByChoices,
+            distinct: false,
+        }
+    }
+}
+
 impl Rule for StringRule {
     fn kind(&self) -> &'static str {
         self.kind

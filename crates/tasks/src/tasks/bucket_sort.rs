@@ -8,7 +8,7 @@
 //! Source: bucket sort of Ruoss et al. 2023 (arXiv 2305.16843): 5 symbols, the default here. Many
 //! symbols: `sort`.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::symbols::{StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
@@ -18,15 +18,7 @@ fn rule(alphabet: u64) -> StringRule {
             .flat_map(|symbol| vec![symbol; w.iter().filter(|&&s| s == symbol).count()])
             .collect()
     };
-    StringRule {
-        kind: "bucket_sort",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(counted),
-        answer_len: |n| n,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
-    }
+    StringRule::new("bucket_sort", alphabet, counted)
 }
 
 /// `kind = "bucket_sort"`.

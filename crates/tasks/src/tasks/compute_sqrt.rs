@@ -9,19 +9,14 @@
 //! 2023, arXiv 2207.02098), which never draws 0. Its docstring gives 101 for 37; its code gives
 //! 110.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
 fn rule() -> StringRule {
     StringRule {
-        kind: "compute_sqrt",
-        alphabet: 2,
-        answers: 2,
-        answer: Box::new(root),
         answer_len: |n| n.div_ceil(2),
-        held_out: HeldOut::ByChoices,
-        distinct: false,
+        ..StringRule::new("compute_sqrt", 2, root)
     }
 }
 

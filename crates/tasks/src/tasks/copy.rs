@@ -19,11 +19,6 @@ use serde::{Deserialize, Serialize};
 
 fn rule(alphabet: u64, distinct: bool) -> StringRule {
     StringRule {
-        kind: "copy",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(<[i32]>::to_vec),
-        answer_len: |n| n,
         // Plain rows are those of the first release, which published numbers rest on.
         held_out: if distinct {
             HeldOut::ByChoices
@@ -31,6 +26,7 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
             HeldOut::No
         },
         distinct,
+        ..StringRule::new("copy", alphabet, <[i32]>::to_vec)
     }
 }
 

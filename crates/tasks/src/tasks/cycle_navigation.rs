@@ -9,7 +9,7 @@
 //! Source: cycle navigation of Ruoss et al. 2023 (arXiv 2305.16843) on a cycle of 5, the default
 //! here.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -24,13 +24,9 @@ fn rule(cycle: u64) -> StringRule {
         vec![end as i32]
     };
     StringRule {
-        kind: "cycle_navigation",
-        alphabet: 3,
         answers: cycle,
-        answer: Box::new(end),
         answer_len: |_| 1,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
+        ..StringRule::new("cycle_navigation", 3, end)
     }
 }
 

@@ -7,19 +7,14 @@
 //! Source: duplicate string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there); the alphabet
 //! is a parameter here (16 unless set, as for copy).
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::symbols::{StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
 fn rule(alphabet: u64) -> StringRule {
     StringRule {
-        kind: "duplicate",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(|w| w.repeat(2)),
         answer_len: |n| 2 * n,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
+        ..StringRule::new("duplicate", alphabet, |w| w.repeat(2))
     }
 }
 

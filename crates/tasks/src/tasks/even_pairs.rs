@@ -8,19 +8,15 @@
 //!
 //! Source: even pairs of Ruoss et al. 2023 (arXiv 2305.16843).
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
 fn rule() -> StringRule {
+    let answer = |w: &[i32]| vec![i32::from(w.first() != w.last())];
     StringRule {
-        kind: "even_pairs",
-        alphabet: 2,
-        answers: 2,
-        answer: Box::new(|w| vec![i32::from(w.first() != w.last())]),
         answer_len: |_| 1,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
+        ..StringRule::new("even_pairs", 2, answer)
     }
 }
 

@@ -163,7 +163,7 @@ pub struct MajorityConfig {
     /// How strings are drawn; `balanced` is for bits.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub draw: BitDraw,
-    /// Number of strings in a row, symbol by symbol in turn, 1 to 16.
+    /// Number of strings in one example, symbol by symbol in turn, 1 to 16.
     #[serde(skip_serializing_if = "is_one")]
     pub interleaved: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
@@ -214,7 +214,7 @@ impl TaskSpec for MajorityConfig {
             let hint = "remove draw: strings of more symbols are uniform, without ties";
             return Err(Invalid::new("draw", "balanced", problem, "uniform", hint).into());
         }
-        let hint = "the number of strings that take turns in a row";
+        let hint = "the number of strings that take turns in one example";
         in_range("interleaved", self.interleaved, 1..=16, hint)?;
         let rule = Majority {
             alphabet: self.alphabet,

@@ -145,7 +145,7 @@ impl Rule for Needles {
 pub struct NeedlesConfig {
     /// Number of different names, 1 to 4096.
     pub names: u64,
-    /// Number of names in a row, 1 to 64, and at most `names`.
+    /// Number of names in one example, 1 to 64, and at most `names`.
     pub keys: u64,
     /// Number of numbers that each name of a row has, 1 to 16.
     pub values: u64,

@@ -8,7 +8,7 @@
 //! and its docstring disagree about the order; this is the order of the code, counting from 0:
 //! symbols 1, 3, 5, ..., then 0, 2, 4, ....
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::symbols::{StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
@@ -21,15 +21,7 @@ fn rule(alphabet: u64) -> StringRule {
             .copied()
             .collect()
     };
-    StringRule {
-        kind: "odds_first",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(odds_first),
-        answer_len: |n| n,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
-    }
+    StringRule::new("odds_first", alphabet, odds_first)
 }
 
 /// `kind = "odds_first"`.

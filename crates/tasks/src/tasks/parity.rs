@@ -22,13 +22,8 @@ fn parity(bits: &[i32]) -> Vec<i32> {
 
 fn rule() -> StringRule {
     StringRule {
-        kind: "parity",
-        alphabet: 2,
-        answers: 2,
-        answer: Box::new(parity),
         answer_len: |_| 1,
-        held_out: HeldOut::ByChoices,
-        distinct: false,
+        ..StringRule::new("parity", 2, parity)
     }
 }
 

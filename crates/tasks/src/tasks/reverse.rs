@@ -15,13 +15,8 @@ use serde::{Deserialize, Serialize};
 fn rule(alphabet: u64) -> StringRule {
     // Not kept held_out: the rows of the first release, which published numbers rest on.
     StringRule {
-        kind: "reverse",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(|w| w.iter().rev().copied().collect()),
-        answer_len: |n| n,
         held_out: HeldOut::No,
-        distinct: false,
+        ..StringRule::new("reverse", alphabet, |w| w.iter().rev().copied().collect())
     }
 }
 

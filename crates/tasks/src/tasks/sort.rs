@@ -10,7 +10,7 @@
 //! is the default here. Distinct symbols: Huang et al. 2025 (arXiv 2410.02140), 150 of them. Few
 //! symbols: `bucket_sort`.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, check_distinct, example};
+use crate::symbols::{StringRule, SymbolTask, check_alphabet, check_distinct, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,8 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
         w
     };
     StringRule {
-        kind: "sort",
-        alphabet,
-        answers: alphabet,
-        answer: Box::new(sorted),
-        answer_len: |n| n,
-        held_out: HeldOut::ByChoices,
         distinct,
+        ..StringRule::new("sort", alphabet, sorted)
     }
 }
 

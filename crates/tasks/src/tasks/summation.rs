@@ -8,7 +8,7 @@
 //! Source: summation of Kazemnejad et al. 2023 (arXiv 2305.19466), modulus 10, the default here;
 //! the running sum is a scan of the kind that a scratchpad writes out.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -22,20 +22,12 @@ fn rule(modulus: u64, answer: SumAnswer) -> StringRule {
         w.iter().scan(0, next).collect()
     };
     let last = move |w: &[i32]| running(w).split_off(w.len() - 1);
-    StringRule {
-        kind: "summation",
-        alphabet: modulus,
-        answers: modulus,
-        answer: match answer {
-            SumAnswer::Running => Box::new(running),
-            SumAnswer::Final => Box::new(last),
+    match answer {
+        SumAnswer::Running => StringRule::new("summation", modulus, running),
+        SumAnswer::Final => StringRule {
+            answer_len: |_| 1,
+            ..StringRule::new("summation", modulus, last)
         },
-        answer_len: match answer {
-            SumAnswer::Running => |n| n,
-            SumAnswer::Final => |_| 1,
-        },
-        held_out: HeldOut::ByChoices,
-        distinct: false,
     }
 }
 

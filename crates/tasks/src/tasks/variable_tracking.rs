@@ -138,7 +138,7 @@ impl Rule for VariableTracking {
 pub struct VariableTrackingConfig {
     /// Number of different variables, 2 to 4096.
     pub variables: u64,
-    /// Number of chains in a row, 1 to 16.
+    /// Number of chains in one example, 1 to 16.
     pub chains: u64,
     /// Number of copies in a chain, 1 to 16; all chains together have at most `variables`.
     pub hops: u64,
@@ -191,7 +191,8 @@ impl VariableTrackingConfig {
 }
 
 impl TaskSpec for VariableTrackingConfig {
-    const SUMMARY: &'static str = "the variables that have a number, by copies in long filler";
+    const SUMMARY: &'static str =
+        "all variables that hold a given number after a chain of assignments, in long filler";
     fn examples() -> Vec<String> {
         let row = |chains, hops, choices: &[u64]| {
             let config = Self {

@@ -295,9 +295,9 @@ impl Published {
             match (fitting.next(), fitting.next()) {
                 (Some(only), None) => Ok(only.clone()),
                 (None, _) => Err(wrong(format!("has no {} of {}", file.name, self.name))),
-                (Some(_), Some(_)) => Err(wrong(format!(
-                    "has more than one {} of {}",
-                    file.name, self.name
+                (Some(one), Some(other)) => Err(wrong(format!(
+                    "has more than one {} of {}: {} and {}",
+                    file.name, self.name, one.name, other.name
                 ))),
             }
         };
