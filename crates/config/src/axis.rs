@@ -392,8 +392,7 @@ impl Family {
     ) -> Result<(), Diagnostic> {
         let mut seen = HashMap::new();
         for (i, entry) in entries.iter().enumerate() {
-            let mut text = String::new();
-            canonical(&Value::Array(entry.values.clone()), &mut text);
+            let text = canonical(&Value::Array(entry.values.clone()));
             let Some(first) = seen.insert(text, i) else {
                 continue;
             };

@@ -18,45 +18,31 @@ pub struct Label {
 
 /// Whether two values mean the same, numbers by size: 10000 and 1e4 do.
 pub fn same(a: &Value, b: &Value) -> bool {
-    let text = |value: &Value| {
-        let mut out = String::new();
-        canonical(value, &mut out);
-        out
-    };
-    text(a) == text(b)
+    canonical(a) == canonical(b)
 }
 
 /// Text that is equal for equal values: numbers by size, tables by sorted key.
-pub(super) fn canonical(value: &Value, out: &mut String) {
+pub(super) fn canonical(value: &Value) -> String {
     // Whole numbers below this are exact in f64; larger ones would fall together.
     const EXACT: u64 = 1 << 53;
     match value {
-        Value::Integer(n) if n.unsigned_abs() < EXACT => {
-            out.push_str(&(*n as f64 + 0.0).to_string())
-        }
-        Value::Integer(n) => out.push_str(&n.to_string()),
+        Value::Integer(n) if n.unsigned_abs() < EXACT => (*n as f64).to_string(),
+        Value::Integer(n) => n.to_string(),
         // Adding 0 turns -0 into 0.
-        Value::Float(x) => out.push_str(&(x + 0.0).to_string()),
-        Value::Boolean(truth) => out.push_str(&truth.to_string()),
-        Value::Datetime(date) => out.push_str(&date.to_string()),
-        Value::String(text) => out.push_str(&quoted(text)),
+        Value::Float(x) => (x + 0.0).to_string(),
+        Value::Boolean(truth) => truth.to_string(),
+        Value::Datetime(date) => date.to_string(),
+        Value::String(text) => quoted(text),
         Value::Array(array) => {
-            out.push('[');
-            for element in array {
-                canonical(element, out);
-                out.push(',');
-            }
-            out.push(']');
+            let elements: Vec<String> = array.iter().map(canonical).collect();
+            format!("[{}]", elements.join(","))
         }
         Value::Table(table) => {
-            out.push('{');
-            for (key, element) in table.iter().collect::<BTreeMap<_, _>>() {
-                out.push_str(&quoted(key));
-                out.push('=');
-                canonical(element, out);
-                out.push(',');
-            }
-            out.push('}');
+            let sorted: BTreeMap<_, _> = table.iter().collect();
+            let entry =
+                |(key, value): (&String, &Value)| format!("{}={}", quoted(key), canonical(value));
+            let entries: Vec<String> = sorted.into_iter().map(entry).collect();
+            format!("{{{}}}", entries.join(","))
         }
     }
 }
@@ -183,8 +169,7 @@ fn common_keys(tables: &[&Table]) -> BTreeSet<String> {
     let mut seen: HashMap<&str, (usize, String)> = HashMap::new();
     for table in tables {
         for (key, value) in *table {
-            let mut text = String::new();
-            canonical(value, &mut text);
+            let text = canonical(value);
             let entry = seen.entry(key).or_insert_with(|| (0, text.clone()));
             if entry.1 == text {
                 entry.0 += 1;

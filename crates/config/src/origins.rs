@@ -38,6 +38,14 @@ pub enum Location {
     },
 }
 
+impl Location {
+    /// An argument of the command line, as it was written.
+    pub fn argument(argument: impl Into<String>) -> Self {
+        let argument = argument.into();
+        Self::CommandLine { argument }
+    }
+}
+
 /// The text of a configuration file and the starts of its lines.
 #[derive(Debug)]
 pub struct Document {
@@ -343,9 +351,7 @@ impl Origins {
 
     fn place(&self, found: &Origin, span: Option<&Range<usize>>) -> Location {
         match (&found.argument, span) {
-            (Some(argument), _) => Location::CommandLine {
-                argument: argument.to_string(),
-            },
+            (Some(argument), _) => Location::argument(argument.to_string()),
             // At depth 0 nothing of the key was written: no line of the file is to blame.
             (None, Some(span)) if found.depth > 0 || found.axis.is_some() => {
                 self.document.place(span)

@@ -263,13 +263,7 @@ impl Source {
 fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
     let example = format!("write key=value, such as {example}");
     let refuse = |problem: String, help: &str| {
-        Err(Diagnostic::new(
-            Location::CommandLine {
-                argument: text.to_owned(),
-            },
-            problem,
-        )
-        .with_help(help))
+        Err(Diagnostic::new(Location::argument(text), problem).with_help(help))
     };
     let Some((key, raw)) = split_argument(text) else {
         return refuse(
@@ -299,13 +293,7 @@ fn parse_override(text: &str, example: &str) -> Result<Override, Diagnostic> {
         Err((problem, help)) => return refuse(format!("the value of `{path}` {problem}"), &help),
     };
     if let Some((at, bad)) = unusable(&value, &path) {
-        return Err(unusable_error(
-            Location::CommandLine {
-                argument: text.to_owned(),
-            },
-            &at,
-            bad,
-        ));
+        return Err(unusable_error(Location::argument(text), &at, bad));
     }
     Ok(Override {
         text: text.into(),
@@ -324,9 +312,7 @@ fn of_several(
     (table, key): (&str, &str),
     known: &[Value],
 ) -> Diagnostic {
-    let place = Location::CommandLine {
-        argument: text.to_owned(),
-    };
+    let place = Location::argument(text);
     let problem =
         format!("no entry of `{key}`, which varies several keys together, has this value");
     let mut allowed: Vec<String> = known.iter().map(describe_value).collect();
@@ -380,9 +366,7 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
 
 impl Blocked {
     pub(super) fn diagnose(&self, argument: &str, path: &KeyPath) -> Diagnostic {
-        let place = Location::CommandLine {
-            argument: argument.to_owned(),
-        };
+        let place = Location::argument(argument);
         let (problem, help) = match self {
             Self::NotATable { at, found } => {
                 let at = KeyPath::new(at.clone());

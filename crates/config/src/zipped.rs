@@ -93,11 +93,6 @@ pub(super) fn labels(entries: &[Vec<Value>], names: &[String], fewest: bool) -> 
 
 /// Labels of the values at one place of every entry, equal for equal values.
 fn column(entries: &[Vec<Value>], at: usize) -> Vec<String> {
-    let canonical = |value: &Value| {
-        let mut text = String::new();
-        canonical(value, &mut text);
-        text
-    };
     let mut distinct: Vec<(String, Value)> = Vec::new();
     for entry in entries {
         let text = canonical(&entry[at]);

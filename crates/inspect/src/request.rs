@@ -52,9 +52,7 @@ pub fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
         return Ok(vec![0.0, 1.0, 2.0, 3.0]);
     };
     let refuse = |problem: String, value: &str| {
-        let place = Location::CommandLine {
-            argument: format!("--positions {typed}"),
-        };
+        let place = Location::argument(format!("--positions {typed}"));
         let allowed = format!(
             "1 to {MAX_POSITIONS} numbers from 0 to {MAX_LENGTH}, with commas between them"
         );
@@ -103,9 +101,7 @@ pub fn length(name: &str, value: usize) -> Result<(), Failure> {
     if (1..=MAX_LENGTH).contains(&value) {
         return Ok(());
     }
-    let place = Location::CommandLine {
-        argument: format!("{name} {value}"),
-    };
+    let place = Location::argument(format!("{name} {value}"));
     let diagnostic = Diagnostic::new(place, format!("{name} is out of range"))
         .with_key(name)
         .with_value(value);
@@ -205,9 +201,7 @@ impl Command<'_> {
             let help = inspected().or_else(near);
             let help =
                 help.unwrap_or_else(|| "`longreach list encodings` describes them".to_owned());
-            let place = Location::CommandLine {
-                argument: self.shown(),
-            };
+            let place = Location::argument(self.shown());
             let diagnostic = Diagnostic::new(place, format!("unknown encoding `{kind}`"))
                 .with_key("kind")
                 .with_value(kind);
@@ -294,9 +288,7 @@ impl Command<'_> {
             let (path, shape) = largest.map_or_else(Default::default, |(path, shape)| {
                 (path.clone(), format!("{shape:?}"))
             });
-            let place = Location::CommandLine {
-                argument: self.shown(),
-            };
+            let place = Location::argument(self.shown());
             return Err(
                 Diagnostic::new(place, format!("`{path}` is too large to show"))
                     .with_key(&path)
@@ -355,9 +347,7 @@ impl Command<'_> {
         }
         let seq_len = subject.lengths.test_len;
         if reads_length && seq_len > limit {
-            let place = Location::CommandLine {
-                argument: format!("--seq-len {seq_len}"),
-            };
+            let place = Location::argument(format!("--seq-len {seq_len}"));
             let problem =
                 format!("a sequence of {seq_len} tokens is past the table: max_position = {limit}");
             return Err(Diagnostic::new(place, problem)
@@ -376,9 +366,7 @@ impl Command<'_> {
         let least = (largest + 1.0).ceil() as usize;
         match self.0.seq_len {
             Some(seq_len) if seq_len < least => {
-                let place = Location::CommandLine {
-                    argument: format!("--seq-len {seq_len}"),
-                };
+                let place = Location::argument(format!("--seq-len {seq_len}"));
                 let problem = format!("position {largest} is past the end of the sequence");
                 let help = format!("write --seq-len {least}, or smaller --positions");
                 Err(Diagnostic::new(place, problem)
@@ -395,9 +383,7 @@ impl Command<'_> {
 
     fn typed_positions(&self) -> Location {
         let positions = self.0.positions.as_deref().unwrap_or("0,1,2,3");
-        Location::CommandLine {
-            argument: format!("--positions {positions}"),
-        }
+        Location::argument(format!("--positions {positions}"))
     }
 
     fn refused(&self, source: &Source, error: &ConfigError) -> Failure {
@@ -411,9 +397,7 @@ impl Command<'_> {
     /// Turns an error of the config reader into one of this command line.
     fn adapt(&self, mut diagnostic: Diagnostic) -> Failure {
         if !matches!(diagnostic.place, Location::CommandLine { .. }) {
-            diagnostic.place = Location::CommandLine {
-                argument: self.shown(),
-            };
+            diagnostic.place = Location::argument(self.shown());
         }
         let encoding = || TableName::Named(format!("encoding `{}`", self.0.kind));
         match &mut diagnostic.problem {

@@ -295,16 +295,9 @@ fn decay(out: &mut String, decay: &Decay) {
         .collect();
     // The last distance may be one of those listed.
     picked.dedup();
-    let row = |name: &str, cell: &dyn Fn(usize) -> String| {
-        [name.to_owned()]
-            .into_iter()
-            .chain(picked.iter().map(|i| cell(*i)))
-            .collect()
-    };
-    let rows = [
-        row("distance", &|i| decay.distance[i].to_string()),
-        row("mean |S_j|", &|i| number_of(decay.value[i], 4)),
-    ];
+    let distances = picked.iter().map(|i| decay.distance[*i].to_string());
+    let values = picked.iter().map(|i| number_of(decay.value[*i], 4));
+    let rows = [row("distance", distances), row("mean |S_j|", values)];
     let _ = writeln!(
         out,
         "\nlong-range decay, mean over j of |sum over i < j of exp(i distance theta_i)|"
@@ -322,21 +315,11 @@ fn response(out: &mut String, numbers: &Numbers) {
     if picked.last() != Some(&last) {
         picked.push(last);
     }
-    let mut rows = vec![
-        ["distance".to_owned()]
-            .into_iter()
-            .chain(picked.iter().map(ToString::to_string))
-            .collect::<Vec<_>>(),
-    ];
+    let mut rows = vec![row("distance", picked.iter().map(ToString::to_string))];
     for (head, logits) in response.logits.iter().enumerate().take(SHOWN) {
         let cell =
             |d: &usize| logits[*d].map_or_else(|| "hidden".to_owned(), |logit| number_of(logit, 4));
-        rows.push(
-            [format!("head {head}")]
-                .into_iter()
-                .chain(picked.iter().map(cell))
-                .collect(),
-        );
+        rows.push(row(&format!("head {head}"), picked.iter().map(cell)));
     }
     let _ = writeln!(
         out,
@@ -383,6 +366,11 @@ fn heads(out: &mut String, slopes: &[f64]) {
     columns(out, &rows);
 }
 
+/// A row of a table: its name, then its cells.
+fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
+    [name.to_owned()].into_iter().chain(cells).collect()
+}
+
 /// The first rows and columns of a table, and how many there are.
 fn matrix(
     out: &mut String,
@@ -396,19 +384,10 @@ fn matrix(
         .iter()
         .take(SHOWN)
         .map(|column| format!("{column_name} {column}"));
-    let mut table = vec![
-        [row_name.to_owned()]
-            .into_iter()
-            .chain(header)
-            .collect::<Vec<_>>(),
-    ];
-    for (row, values) in rows.iter().zip(values).take(SHOWN) {
-        table.push(
-            [row.to_string()]
-                .into_iter()
-                .chain(values.iter().take(SHOWN).map(|v| number(*v)))
-                .collect(),
-        );
+    let mut table = vec![row(row_name, header)];
+    for (name, values) in rows.iter().zip(values).take(SHOWN) {
+        let cells = values.iter().take(SHOWN).map(|v| number(*v));
+        table.push(row(&name.to_string(), cells));
     }
     columns(out, &table);
     if rows.len() > SHOWN || columns_of.len() > SHOWN {

@@ -216,10 +216,7 @@ pub fn materialises_networks(x: &Tensor<3>) -> bool {
 /// meaning.
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     assert_eq!(logits.dims()[0], targets.dims()[0], "one target per row");
-    if let Some(y) = cube::nll(&logits, &targets) {
-        return y;
-    }
-    flex::nll(logits, targets)
+    cube::nll(&logits, &targets).unwrap_or_else(|| flex::nll(logits, targets))
 }
 
 /// Rows of `table`, `[V, D]`, for `tokens`, `[B, L]`: `[B, L, D]`. Tokens of each of `groups` are
@@ -247,10 +244,8 @@ pub fn embedding(table: Tensor<2>, tokens: Tensor<2, Int>, groups: usize) -> Ten
 /// If `scale` or `shift` does not have W elements, in each group.
 pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
     checks::norm(&x, &scale, Some(&shift));
-    if let Some(y) = cube::norm(&x, &scale, Some(&shift), eps) {
-        return y;
-    }
-    flex::layer_norm(x, scale, shift, eps)
+    cube::norm(&x, &scale, Some(&shift), eps)
+        .unwrap_or_else(|| flex::layer_norm(x, scale, shift, eps))
 }
 
 /// `x / sqrt(mean(x^2) + eps) * scale` over the rows of `x`, `[N, W]`; `scale` is `[W]`.
@@ -260,18 +255,12 @@ pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) ->
 /// If `scale` does not have W elements, in each group.
 pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     checks::norm(&x, &scale, None);
-    if let Some(y) = cube::norm(&x, &scale, None, eps) {
-        return y;
-    }
-    flex::rms_norm(x, scale, eps)
+    cube::norm(&x, &scale, None, eps).unwrap_or_else(|| flex::rms_norm(x, scale, eps))
 }
 
 /// `x Phi(x)`, `Phi` the normal distribution function: the exact GELU, not its tanh approximation.
 pub fn gelu(x: Tensor<2>) -> Tensor<2> {
-    if let Some(y) = cube::gelu(&x) {
-        return y;
-    }
-    flex::gelu(x)
+    cube::gelu(&x).unwrap_or_else(|| flex::gelu(x))
 }
 
 /// `gate sigmoid(gate) up`; both of one shape.
@@ -281,10 +270,7 @@ pub fn gelu(x: Tensor<2>) -> Tensor<2> {
 /// If the shapes differ.
 pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     assert_eq!(gate.dims(), up.dims(), "gate and up have one shape");
-    if let Some(y) = cube::swiglu(&gate, &up) {
-        return y;
-    }
-    flex::swiglu(gate, up)
+    cube::swiglu(&gate, &up).unwrap_or_else(|| flex::swiglu(gate, up))
 }
 
 /// Causal attention: `softmax(scale q k^T + bias) v`, `[B, H, Q, E]`.
@@ -311,10 +297,8 @@ pub fn attention(
     first_query: usize,
 ) -> Tensor<4> {
     checks::attention(&q, &k, &v, bias.as_ref());
-    if let Some(y) = cube::attention([&q, &k, &v], &bias, scale, first_query) {
-        return y;
-    }
-    flex::attention(q, k, v, bias, scale, first_query)
+    cube::attention([&q, &k, &v], &bias, scale, first_query)
+        .unwrap_or_else(|| flex::attention(q, k, v, bias, scale, first_query))
 }
 
 /// Repeats a bias with one part for each group, `[1 or G or B, H, Q, K]`, for all sequences of the
@@ -413,10 +397,8 @@ pub fn square_sums(vectors: Vec<Tensor<1>>, parts: usize) -> Tensor<1> {
 /// If the tables do not fit `x`.
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     checks::rotate(&x, &cos, &sin);
-    if let Some(y) = cube::rotate([&x, &cos, &sin], interleaved) {
-        return y;
-    }
-    flex::rotate(x, cos, sin, interleaved)
+    cube::rotate([&x, &cos, &sin], interleaved)
+        .unwrap_or_else(|| flex::rotate(x, cos, sin, interleaved))
 }
 
 /// `x[b, h, i, columns[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and `columns`,

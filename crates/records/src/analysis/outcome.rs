@@ -91,39 +91,23 @@ impl Setting<'_> {
     /// The one method that is better than chance and than every other, by intervals that share no
     /// point, if there is one. `points`: one for each method.
     pub fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
-        let numbered: Vec<(usize, &Point, Estimate)> = points
-            .iter()
-            .enumerate()
-            .filter_map(|(i, p)| Some((i, p, p.estimate?)))
-            .collect();
-        // `better_first` orders the better one first, so the best is the minimum.
-        let best = numbered
-            .iter()
-            .min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
-        let rivals = numbered.iter().filter(|other| other.0 != best.0);
+        let (numbered, best) = best_of(points, metric);
+        let (at, best) = best?;
+        let mut rivals = numbered.iter().filter(|(other, _)| *other != at);
         let clear = numbered.len() > 1
-            && best.1.is_whole()
-            && !self.is_at_chance(&self.methods[best.0], metric, &best.2)
-            && rivals
-                .clone()
-                .all(|other| best.2.is_separated_from(&other.2));
-        clear.then_some(best.0)
+            && points[at].is_whole()
+            && !self.is_at_chance(&self.methods[at], metric, &best)
+            && rivals.all(|(_, other)| best.is_separated_from(other));
+        clear.then_some(at)
     }
 
     /// Where no method is clearly best: the one with the best mean and those whose intervals touch
     /// its own. Empty where these are all that have numbers, where an interval is missing, and
     /// where the best is at chance.
     pub fn near_best(&self, points: &[Point], metric: &str) -> Vec<usize> {
-        let numbered: Vec<(usize, Estimate)> = points
-            .iter()
-            .enumerate()
-            .filter_map(|(i, p)| Some((i, p.estimate?)))
-            .collect();
-        let best = numbered
-            .iter()
-            .min_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+        let (numbered, best) = best_of(points, metric);
         let is_at_chance =
-            |(at, best): &(usize, Estimate)| self.is_at_chance(&self.methods[*at], metric, best);
+            |(at, best): &Numbered| self.is_at_chance(&self.methods[*at], metric, best);
         let Some((_, best)) = best.filter(|best| !is_at_chance(best)) else {
             return Vec::new();
         };
@@ -151,4 +135,19 @@ impl Setting<'_> {
         };
         better_first(metric, worst, chance) != Ordering::Less
     }
+}
+
+/// A number, and which of some points has it.
+type Numbered = (usize, Estimate);
+
+/// The points that have a number, and the best of them.
+fn best_of(points: &[Point], metric: &str) -> (Vec<Numbered>, Option<Numbered>) {
+    let numbered = points.iter().enumerate();
+    let numbered: Vec<_> = numbered
+        .filter_map(|(i, p)| Some((i, p.estimate?)))
+        .collect();
+    // `better_first` orders the better one first, so the best is the minimum.
+    let by_mean = |a: &&Numbered, b: &&Numbered| better_first(metric, a.1.mean, b.1.mean);
+    let best = numbered.iter().min_by(by_mean).copied();
+    (numbered, best)
 }

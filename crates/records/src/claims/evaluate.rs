@@ -195,17 +195,23 @@ impl<'s> Evaluation<'s, '_> {
             .collect()
     }
 
-    /// A comparison of each method and length; a missing method is named once.
+    /// A comparison of each method and length.
     fn each(&self, of: impl Fn(&Method, usize) -> Comparison) -> Vec<Comparison> {
-        let mut out = Vec::new();
-        for name in &self.claim.methods {
-            match self.find(name) {
-                None => out.push(untested(name, "")),
-                Some(method) => out.extend(self.lengths().into_iter().map(|len| of(method, len))),
-            }
-        }
-        out.extend(self.missing_lengths());
-        out
+        self.each_method(|method| {
+            let lengths = self.lengths().into_iter();
+            lengths.map(|len| of(method, len)).collect()
+        })
+    }
+
+    /// The comparisons of each method, then the lengths that were not tested; a missing method is
+    /// named once.
+    fn each_method(&self, of: impl Fn(&Method) -> Vec<Comparison>) -> Vec<Comparison> {
+        let names = self.claim.methods.iter();
+        let comparisons = names.flat_map(|name| match self.find(name) {
+            None => vec![untested(name, "")],
+            Some(method) => of(method),
+        });
+        comparisons.chain(self.missing_lengths()).collect()
     }
 
     /// A comparison of each pair and length.
@@ -323,30 +329,23 @@ impl<'s> Evaluation<'s, '_> {
         let Some(longest) = self.lengths().last().copied() else {
             return self.missing_lengths();
         };
-        let mut out = Vec::new();
-        for name in &self.claim.methods {
-            let Some(method) = self.find(name) else {
-                out.push(untested(name, ""));
-                continue;
-            };
+        let kept = |method: &Method, len: usize| {
+            self.judge(
+                &[method],
+                &|of| {
+                    let of = of(method);
+                    format!("share of its in-length {metric} that {of} keeps at {len}")
+                },
+                (metric::RATIO, Some(f64::NEG_INFINITY)),
+                &self.setting.kept_share(method, metric, len),
+                Needed::AtLeast(share),
+            )
+        };
+        self.each_method(|method| {
             // Every tested length up to the longest one named, also those between.
-            for len in self.setting.longer().take_while(|&len| len <= longest) {
-                out.push(self.judge(
-                    &[method],
-                    &|of| {
-                        format!(
-                            "share of its in-length {metric} that {} keeps at {len}",
-                            of(method)
-                        )
-                    },
-                    (metric::RATIO, Some(f64::NEG_INFINITY)),
-                    &self.setting.kept_share(method, metric, len),
-                    Needed::AtLeast(share),
-                ));
-            }
-        }
-        out.extend(self.missing_lengths());
-        out
+            let lengths = self.setting.longer().take_while(|&len| len <= longest);
+            lengths.map(|len| kept(method, len)).collect()
+        })
     }
 
     /// Whether the score of guessing is known for every method.
@@ -404,32 +403,24 @@ impl<'s> Evaluation<'s, '_> {
     fn improves(&self) -> Vec<Comparison> {
         let metric = &self.claim.metric;
         let needed = Needed::better(metric);
-        let mut out = Vec::new();
-        for name in &self.claim.methods {
-            let Some(method) = self.find(name) else {
-                out.push(untested(name, ""));
-                continue;
-            };
-            for pair in self.lengths().windows(2) {
-                let than = than(metric);
-                out.push(self.judge(
-                    &[method],
-                    &|of| {
-                        format!(
-                            "{metric} of {} at {} {than} at {}",
-                            of(method),
-                            pair[1],
-                            pair[0]
-                        )
-                    },
-                    (metric::of_difference(metric), None),
-                    &self.setting.step(method, metric, pair[0], pair[1]),
-                    needed,
-                ));
-            }
-        }
-        out.extend(self.missing_lengths());
-        out
+        let step = |method: &Method, shorter: usize, longer: usize| {
+            let than = than(metric);
+            self.judge(
+                &[method],
+                &|of| {
+                    let of = of(method);
+                    format!("{metric} of {of} at {longer} {than} at {shorter}")
+                },
+                (metric::of_difference(metric), None),
+                &self.setting.step(method, metric, shorter, longer),
+                needed,
+            )
+        };
+        self.each_method(|method| {
+            let lengths = self.lengths();
+            let pairs = lengths.windows(2);
+            pairs.map(|pair| step(method, pair[0], pair[1])).collect()
+        })
     }
 
     /// The worst that a score can be.

@@ -124,14 +124,9 @@ impl Dots {
             pen.text((x(tick.at), bottom + 17.0), &tick.label, &Font::MIDDLE);
         }
         pen.line((left, bottom), (left + WIDTH, bottom), FRAME, 1.0, &[]);
-        let small = Font {
-            size: TEXT - 1,
-            color: MUTED,
-            ..Font::MIDDLE
-        };
         if let Some((at, name)) = self.reference.as_ref().filter(|(at, _)| axis.holds(*at)) {
             pen.line((x(*at), top), (x(*at), bottom), INK, 1.2, &REFERENCE);
-            pen.text((x(*at), top - 6.0), name, &small);
+            pen.text((x(*at), top - 6.0), name, &Font::NOTE);
         }
         for (at, row) in self.rows.iter().enumerate() {
             row.draw(&mut pen, left, top + (at as f64 + 0.5) * ROW, x);
@@ -149,15 +144,11 @@ impl Dot {
         let font = Font { color, ..Font::END };
         pen.text((left - 10.0, y + TO_BASELINE), &self.name, &font);
         if !self.mean.is_finite() {
-            let font = Font {
-                color: MUTED,
-                ..Font::START
-            };
             let why = Some(self.why.as_str()).filter(|why| !why.is_empty());
             pen.text(
                 (left + 6.0, y + TO_BASELINE),
                 why.unwrap_or("no number"),
-                &font,
+                &Font::MUTED,
             );
             return;
         }

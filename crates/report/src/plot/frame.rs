@@ -56,11 +56,7 @@ impl Head<'_> {
             pen.title((MARGIN, 26.0), self.title);
         }
         if !self.subtitle.is_empty() {
-            let font = Font {
-                color: MUTED,
-                ..Font::START
-            };
-            pen.text((MARGIN, subtitle), self.subtitle, &font);
+            pen.text((MARGIN, subtitle), self.subtitle, &Font::MUTED);
         }
         if !self.y_label.is_empty() && !pen.is_page() {
             pen.text((left.min(MARGIN), y_label), self.y_label, &Font::START);
@@ -120,12 +116,8 @@ impl<'a> Legend<'a> {
     }
 
     pub(super) fn draw(&self, pen: &mut Pen, x: f64, mut y: f64) {
-        let muted = Font {
-            color: MUTED,
-            ..Font::START
-        };
         if !self.heading.is_empty() && !self.rows.is_empty() {
-            pen.text((x, y + TO_BASELINE), &self.heading, &muted);
+            pen.text((x, y + TO_BASELINE), &self.heading, &Font::MUTED);
             y += LINE_STEP;
         }
         for (lines, series) in &self.rows {
@@ -139,7 +131,7 @@ impl<'a> Legend<'a> {
             }
             let font = match series {
                 Some(_) => &Font::START,
-                None => &muted,
+                None => &Font::MUTED,
             };
             for (at, line) in lines.iter().enumerate() {
                 let baseline = y + TO_BASELINE + at as f64 * LEGEND_WRAP;

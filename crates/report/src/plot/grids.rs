@@ -3,7 +3,7 @@
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described, wrapped};
 use super::page::PageFigure;
 use super::pen::{FIXED, Font, Pen, Spot, TO_BASELINE, Target, xml_text};
-use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
+use super::style::{FRAME, GAP, INK, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use records::metric;
 use records::text::name;
 
@@ -203,12 +203,7 @@ impl Grids {
             let line = x + *at as f64 * cell;
             pen.line((line, y - 4.0), (line, bottom + 5.0), INK, 1.4, &REFERENCE);
             if is_lowest {
-                let font = Font {
-                    size: TEXT - 1,
-                    color: MUTED,
-                    ..Font::MIDDLE
-                };
-                pen.text((line, bottom + 32.0), text, &font);
+                pen.text((line, bottom + 32.0), text, &Font::NOTE);
             }
         }
     }

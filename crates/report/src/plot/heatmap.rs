@@ -3,7 +3,7 @@
 use super::axis::{Axis, index_ticks, with_room};
 use super::frame::{Head, MARGIN, described};
 use super::pen::{Font, Pen, TO_BASELINE, Target};
-use super::style::{Color, FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, shade, text_width};
+use super::style::{Color, FRAME, GAP, INK, REFERENCE, TEXT, TITLE, shade, text_width};
 use std::collections::BTreeMap;
 
 /// Rows or columns beyond this are averaged in blocks: more cells than pixels help nobody.
@@ -140,14 +140,9 @@ impl Heatmap {
         let (x, y) = (area.left + at, area.top + at);
         if x < area.right {
             pen.line((x, area.top - 6.0), (x, area.bottom), INK, 1.4, &REFERENCE);
-            let font = Font {
-                size: TEXT - 1,
-                color: MUTED,
-                ..Font::MIDDLE
-            };
             // The name does not begin left of the matrix.
             let centre = x.max(area.left + text_width(name, TEXT - 1) / 2.0);
-            pen.text((centre, area.top - 10.0), name, &font);
+            pen.text((centre, area.top - 10.0), name, &Font::NOTE);
         }
         if y < area.bottom {
             pen.line((area.left, y), (area.right, y), INK, 1.4, &REFERENCE);

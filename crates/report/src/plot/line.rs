@@ -166,12 +166,8 @@ impl LinePlot {
         area.draw_x(&mut pen);
         area.draw_references(&mut pen);
         let places = area.draw_series(&mut pen);
-        let muted = Font {
-            color: MUTED,
-            ..Font::START
-        };
         if !over_names.is_empty() {
-            pen.text((area.right + 22.0, top - 10.0), over_names, &muted);
+            pen.text((area.right + 22.0, top - 10.0), over_names, &Font::MUTED);
         }
         ends.draw(&mut pen, area.right, (area.top, area.bottom));
         legend.draw(&mut pen, area.right + beside_axes + 22.0, top + 10.0);
@@ -310,15 +306,10 @@ impl<'a> Area<'a> {
             // The name stays above the axes even where the line is at their end.
             let half = text_width(name, TEXT - 1) / 2.0;
             let right = (self.right - half).max(self.left + half);
-            let font = Font {
-                size: TEXT - 1,
-                color: MUTED,
-                ..Font::MIDDLE
-            };
             pen.text(
                 (x.clamp(self.left + half, right), self.top - 10.0),
                 name,
-                &font,
+                &Font::NOTE,
             );
         }
     }

@@ -1,7 +1,7 @@
 //! Figures as data, drawn the same way everywhere: lines over seeds and heat maps, as SVG.
 //!
 //! The layout (axes, ticks at the tested lengths, legend) and the SVG are ours; why no plotting
-//! crate draws them: `docs/plots-upstream.md`.
+//! crate draws them: `docs/design/own-code.md`.
 //!
 //! ```text
 //! line.rs     drawing of lines and references

@@ -2,7 +2,6 @@
 
 use super::frame::{MARGIN, described};
 use super::pen::{Font, Pen, Target};
-use super::style::MUTED;
 
 /// Width and height of each figure.
 pub const PANEL: (f64, f64) = (480.0, 372.0);
@@ -14,11 +13,7 @@ const HEAD: f64 = 56.0;
 pub fn side_by_side(title: &str, subtitle: &str, panels: [String; 2]) -> String {
     let mut pen = Pen::new(Target::File);
     pen.title((MARGIN, 26.0), title);
-    let font = Font {
-        color: MUTED,
-        ..Font::START
-    };
-    pen.text((MARGIN, 45.0), subtitle, &font);
+    pen.text((MARGIN, 45.0), subtitle, &Font::MUTED);
     for (at, panel) in panels.iter().enumerate() {
         pen.inside(panel, (at as f64 * PANEL.0, HEAD));
     }

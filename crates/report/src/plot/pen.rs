@@ -4,7 +4,7 @@
 //! lines is said once, by classes of their groups, and markers and samples of lines are definitions
 //! that the whole page shares ([`definitions`](super::definitions)). A file says the same by attributes.
 
-use super::style::{Color, FONTS, GAP, GRID, INK, LONGEST, LineStyle, TEXT, TITLE, WHITE};
+use super::style::{Color, FONTS, GAP, GRID, INK, LONGEST, LineStyle, MUTED, TEXT, TITLE, WHITE};
 use records::text::name;
 use std::fmt::Write as _;
 
@@ -56,6 +56,16 @@ impl Font {
     pub(super) const END: Font = Font {
         anchor: Anchor::End,
         ..Font::START
+    };
+    pub(super) const MUTED: Font = Font {
+        color: MUTED,
+        ..Font::START
+    };
+    /// A remark on a line or an axis, below or above its middle.
+    pub(super) const NOTE: Font = Font {
+        size: TEXT - 1,
+        color: MUTED,
+        ..Font::MIDDLE
     };
 }
 
