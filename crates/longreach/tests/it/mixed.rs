@@ -110,10 +110,6 @@ fn the_loss_of_a_mixed_batch_is_that_of_its_rows_alone() {
             "{kind=\"alibi\"}",
             "{kind=\"randomized_distances\",max_distance=40}",
         ),
-        (
-            "{kind=\"sinusoidal\"}",
-            "{kind=\"random_float\",max_position=40}",
-        ),
         ("{kind=\"rope\"}", "{kind=\"pose\",max_position=40}"),
     ];
     let drawn = drawn.map(|(pe, positions)| {

@@ -24,7 +24,6 @@ schema::tagged! {
         "interpolated" => Interpolated(InterpolatedPositions),
         "grid" => Grid(GridPositions),
         "pose" => Pose(PosePositions),
-        "random_float" => RandomFloat(RandomFloatPositions),
     }
 }
 
@@ -103,24 +102,6 @@ pub struct PosePositions {
     pub max_position: Option<usize>,
 }
 
-/// In training a sorted sample of the unit interval, in tests the midpoints of as many equal parts
-/// as the sequence has tokens, or the training length if that is more. Both are multiplied by one
-/// less than `max_position`. Random Float Sampling, 2026 (arXiv 2602.14050), by a public summary,
-/// which does not say what the unit interval is scaled to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct RandomFloatPositions {
-    /// One more than the position that 1 becomes, 2 to 1000000000; four times the training length,
-    /// or the longest test length if that is more, unless given.
-    pub max_position: Option<usize>,
-    /// Fewest parts in a test, 1 to 1000000000; the training length unless given.
-    pub parts: Option<usize>,
-}
-
-/// Values of a draw that stands for a number in `[0, 1)`.
-const UNIT: u64 = 1 << 53;
-
 impl Default for PositionsConfig {
     fn default() -> Self {
         Self::Contiguous(ContiguousPositions {})
@@ -138,10 +119,6 @@ impl PositionsConfig {
             Self::RandomizedDistances(c) => drop(c.max_distance.get_or_insert(room)),
             Self::Interpolated(c) => c.factor.resolve(lengths.trained_len, lengths),
             Self::Pose(c) => drop(c.max_position.get_or_insert(room)),
-            Self::RandomFloat(c) => {
-                c.max_position.get_or_insert(room);
-                c.parts.get_or_insert(lengths.train_len);
-            }
             Self::Contiguous(_) | Self::Grid(_) => {}
         }
     }
@@ -154,9 +131,6 @@ impl PositionsConfig {
             Self::RandomizedDistances(c) => unset("max_distance", c.max_distance),
             Self::Interpolated(c) => c.factor.unresolved().map(str::to_owned),
             Self::Pose(c) => unset("max_position", c.max_position),
-            Self::RandomFloat(c) => {
-                unset("max_position", c.max_position).or_else(|| unset("parts", c.parts))
-            }
             Self::Contiguous(_) | Self::Grid(_) => None,
         }
     }
@@ -187,13 +161,6 @@ impl PositionsConfig {
             )),
             Self::Interpolated(c) => c.factor.check("factor"),
             Self::Pose(c) => room("max_position", c.max_position),
-            Self::RandomFloat(c) => {
-                room("max_position", c.max_position)?;
-                let hint = "the only position below 1 is 0";
-                in_range_if_set("max_position", c.max_position, 2..=1_000_000_000, hint)?;
-                let hint = "leave it out for the training length";
-                in_range_if_set("parts", c.parts, 1..=1_000_000_000, hint)
-            }
             Self::Grid(c) => {
                 if c.sizes.is_empty() || c.sizes.len() > 2 {
                     return Err(ConfigError::new(
@@ -218,11 +185,7 @@ impl PositionsConfig {
             Self::RandomOffset(c) => c.max_position,
             Self::Randomized(c) => c.max_position,
             Self::RandomizedDistances(c) => c.max_distance,
-            Self::Contiguous(_)
-            | Self::Interpolated(_)
-            | Self::Grid(_)
-            | Self::Pose(_)
-            | Self::RandomFloat(_) => None,
+            Self::Contiguous(_) | Self::Interpolated(_) | Self::Grid(_) | Self::Pose(_) => None,
         }
     }
 
@@ -255,7 +218,6 @@ impl PositionsConfig {
             Self::RandomOffset(c) => resolved(c.max_position),
             Self::Randomized(c) => resolved(c.max_position),
             Self::Pose(c) => resolved(c.max_position).max(seq_len),
-            Self::RandomFloat(c) => resolved(c.max_position),
             Self::Interpolated(c) => {
                 ((seq_len - 1) as f64 / c.factor.value() + 1.0).ceil() as usize
             }
@@ -271,12 +233,6 @@ impl PositionsConfig {
     pub fn sample_test(&self, seq_len: usize, below: &mut dyn FnMut(u64) -> u64) -> Positions {
         match self {
             Self::Pose(_) => Positions::contiguous(seq_len),
-            Self::RandomFloat(c) => {
-                let parts = resolved(c.parts).max(seq_len) as f64;
-                let last = (resolved(c.max_position) - 1) as f64;
-                let place = |i: usize| (2 * i + 1) as f64 / (2.0 * parts) * last;
-                Positions::same((0..seq_len).map(place).collect())
-            }
             _ => self.sample(seq_len, below),
         }
     }
@@ -322,13 +278,6 @@ impl PositionsConfig {
                 let gap = below((longest - seq_len + 1) as u64) as usize;
                 let place = |i: usize| (if i < first { i } else { i + gap }) as f64;
                 Positions::same((0..seq_len).map(place).collect())
-            }
-            Self::RandomFloat(c) => {
-                let last = (resolved(c.max_position) - 1) as f64;
-                let draw = |_| below(UNIT) as f64 / UNIT as f64 * last;
-                let mut drawn: Vec<f64> = (0..seq_len).map(draw).collect();
-                drawn.sort_by(f64::total_cmp);
-                Positions::same(drawn)
             }
             Self::Grid(c) => {
                 let coordinate = |axis: usize| {

@@ -113,10 +113,6 @@ const TABLES: &[(&str, &str)] = &[
     ("model.positions", r#"{ kind = "grid", sizes = [4] }"#),
     ("model.positions", r#"{ kind = "pose", max_position = 64 }"#),
     (
-        "model.positions",
-        r#"{ kind = "random_float", max_position = 64, parts = 16 }"#,
-    ),
-    (
         "task",
         r#"{ kind = "multiplication", base = 4, digits = "lsd_first", scratchpad = true, test_rows = 8 }"#,
     ),

@@ -1,7 +1,8 @@
 //! Positions and the rules they are drawn by.
 
 use crate::common::{
-    LENGTHS, SHAPE, all_configs, below, build_stirred, config, largest_difference, logits,
+    LENGTHS, SHAPE, all_configs, below, build_stirred, cells, config, largest_difference, lines,
+    logits,
 };
 use posenc::{
     Axis, EncodingConfig, Facts, Lengths, PositionalEncoding, Positions, PositionsConfig,
@@ -422,26 +423,6 @@ fn pose_jumps_once_in_training_and_never_in_tests() {
 }
 
 #[test]
-fn random_floats_are_sorted_draws_in_training_and_midpoints_in_tests() {
-    let rule = sampler(json!({"kind": "random_float", "max_position": 101, "parts": 8}));
-    let mut sum = 0.0;
-    for seed in 0..400 {
-        let drawn = rule.sample(9, &mut below(seed));
-        let at = drawn.queries();
-        assert!(at.windows(2).all(|pair| pair[0] <= pair[1]), "{at:?}");
-        assert!(at.iter().all(|p| (0.0..100.0).contains(p)), "{at:?}");
-        assert!(at.iter().any(|p| p.fract() != 0.0));
-        sum += at.iter().sum::<f64>() / 9.0;
-    }
-    assert!((sum / 400.0 - 50.0).abs() < 3.0, "{sum}");
-    let test = |length: usize| rule.sample_test(length, &mut below(1)).queries().to_vec();
-    // (2 i - 1) / (2 parts) of 100, with at least 8 parts.
-    assert_eq!(test(2), [6.25, 18.75]);
-    let ten = [5.0, 15.0, 25.0, 35.0, 45.0, 55.0, 65.0, 75.0, 85.0, 95.0];
-    assert!(largest_difference(&test(10), &ten) < 1e-12);
-}
-
-#[test]
 fn a_grid_is_walked_row_by_row() {
     let columns = |positions: &Positions, axis: usize| positions.axis(axis).0.to_vec();
     let flat = sampler(json!({"kind": "grid", "sizes": [3]})).sample(8, &mut below(0));
@@ -491,7 +472,6 @@ fn every_encoding_takes_every_draw_that_its_check_lets_pass() {
             json!({"kind": "interpolated", "factor": 3.0}),
             json!({"kind": "grid", "sizes": [3, 2]}),
             json!({"kind": "pose", "max_position": room}),
-            json!({"kind": "random_float", "max_position": room, "parts": 8}),
         ] {
             let rule = sampler(value.clone());
             if rule.check(&facts).is_err() {
@@ -519,42 +499,29 @@ fn every_encoding_takes_every_draw_that_its_check_lets_pass() {
     }
 }
 
+/// Rules of positions, and the key at fault.
+const REFUSED: &str = r#"
+{"kind": "random_offset", "max_position": 0} | max_position
+{"kind": "randomized", "max_position": 0} | max_position
+{"kind": "randomized", "max_position": 2000000000} | max_position
+{"kind": "randomized_distances", "max_distance": 0} | max_distance
+{"kind": "interpolated", "factor": 0.5} | factor
+{"kind": "interpolated", "factor": 1e7} | factor
+{"kind": "grid", "sizes": []} | sizes
+{"kind": "grid", "sizes": [2, 2, 2]} | sizes
+{"kind": "grid", "sizes": [0]} | sizes.0
+{"kind": "grid", "sizes": [3, 0]} | sizes.1
+{"kind": "grid", "sizes": [3, 10000000]} | sizes.1
+"#;
+
 #[test]
 fn refusals_of_rules_name_their_key() {
     let alibi = config(json!({"kind": "alibi"})).facts(&SHAPE);
-    for (value, key) in [
-        (
-            json!({"kind": "random_offset", "max_position": 0}),
-            "max_position",
-        ),
-        (
-            json!({"kind": "randomized", "max_position": 0}),
-            "max_position",
-        ),
-        (
-            json!({"kind": "randomized", "max_position": 2_000_000_000u64}),
-            "max_position",
-        ),
-        (
-            json!({"kind": "randomized_distances", "max_distance": 0}),
-            "max_distance",
-        ),
-        (
-            json!({"kind": "random_float", "max_position": 1}),
-            "max_position",
-        ),
-        (json!({"kind": "interpolated", "factor": 0.5}), "factor"),
-        (json!({"kind": "interpolated", "factor": 1e7}), "factor"),
-        (json!({"kind": "grid", "sizes": []}), "sizes"),
-        (json!({"kind": "grid", "sizes": [2, 2, 2]}), "sizes"),
-        (json!({"kind": "grid", "sizes": [0]}), "sizes.0"),
-        (json!({"kind": "grid", "sizes": [3, 0]}), "sizes.1"),
-        (json!({"kind": "grid", "sizes": [3, 10_000_000]}), "sizes.1"),
-    ] {
-        let error = sampler(value.clone())
-            .check(&alibi)
-            .expect_err(&value.to_string());
-        assert_eq!(error.key, key, "{value}: {error}");
+    for row in lines(REFUSED) {
+        let [text, key] = cells(row);
+        let rule = sampler(serde_json::from_str(text).expect(text));
+        let error = rule.check(&alibi).expect_err(text);
+        assert_eq!(error.key, key, "{text}: {error}");
     }
     let sampled = sampler(json!({"kind": "randomized_distances"}));
     let of = |kind: &str| {
