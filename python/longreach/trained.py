@@ -99,7 +99,10 @@ def _encoding(spec, variant, test_len):
     # A range is also named by its upper end.
     ends = lengths if test_len in lengths else list(map(_end, lengths))
     if test_len not in ends:
-        raise Unsupported(f"no test length {test_len}; allowed: {', '.join(map(str, lengths))}")
+        allowed = ", ".join(map(str, lengths))
+        if test_len is None:
+            raise Unsupported(f"variant {variant!r} follows the length: test_len is one of {allowed}")
+        raise Unsupported(f"no test length {test_len!r}; allowed: {allowed}")
     at = ends.index(test_len)
     positions = variants[variant].get("positions") or []
     return variants[variant]["pe"][at], positions[at] if positions else model.get("positions")

@@ -15,9 +15,8 @@ use support::limits;
 use tiny_transformer::Matmul;
 
 /// Kinds of device this suite knows, with the cargo feature that compiles each in.
-const KINDS: [(&str, &str, bool); 7] = [
+const KINDS: [(&str, &str, bool); 6] = [
     ("cpu", "flex", cfg!(feature = "flex")),
-    ("ndarray", "ndarray", cfg!(feature = "ndarray")),
     ("wgpu", "wgpu", cfg!(feature = "wgpu")),
     ("vulkan", "vulkan", cfg!(feature = "vulkan")),
     ("metal", "metal", cfg!(feature = "metal")),
@@ -43,7 +42,7 @@ impl DeviceName {
 
     /// Whether this device computes on the CPU, in the machine's own memory.
     pub fn is_cpu(&self) -> bool {
-        matches!(self.kind, "cpu" | "ndarray")
+        self.kind == "cpu"
     }
 
     /// Where the tensors of this device are.
@@ -111,8 +110,8 @@ impl FromStr for DeviceName {
             ));
         };
         // All CPU cores are one device.
-        if index.is_some() && matches!(*kind, "cpu" | "ndarray") {
-            return Err(format!("there is one {kind}: leave out the number"));
+        if index.is_some() && *kind == "cpu" {
+            return Err("there is one cpu: leave out the number".to_owned());
         }
         Ok(Self { kind, index })
     }
@@ -157,7 +156,7 @@ pub fn fingerprint(name: &DeviceName) -> String {
 pub fn matmul_note(device: &DeviceName, matmul: Matmul) -> Option<String> {
     let name = serde_json::to_value(matmul).ok()?;
     match (matmul, device.kind) {
-        (Matmul::Tf32 | Matmul::Bf16, "cpu" | "ndarray") => Some(format!(
+        (Matmul::Tf32 | Matmul::Bf16, "cpu") => Some(format!(
             "model.matmul = {name} has no effect on {device}: products are \"f32\""
         )),
         _ => None,
@@ -250,7 +249,7 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
         limits::aborts_are_bugs();
     } else if let Some(problem) = kernels::vector_problem() {
         let help = "  = help: unset it; it is for tests and measurements";
-        return Err(Failure::new(Exit::Config, format!("{problem}\n{help}")));
+        return Err(Failure::config(format!("{problem}\n{help}")));
     }
     let probed = with_first_panic(|| {
         let device = create();
@@ -341,9 +340,6 @@ fn constructor(name: &DeviceName) -> Option<Create> {
     match name.kind {
         #[cfg(feature = "flex")]
         "cpu" => Some(Box::new(Device::flex)),
-        #[cfg(feature = "ndarray")]
-        #[allow(deprecated)]
-        "ndarray" => Some(Box::new(Device::ndarray)),
         #[cfg(feature = "wgpu")]
         "wgpu" => Some(Box::new(move || match index {
             None => Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),

@@ -10,7 +10,7 @@ use longreach_pages::{catalogue, docs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use support::console;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 
 fn main() -> ExitCode {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -18,8 +18,7 @@ fn main() -> ExitCode {
         [option, out] if option.as_os_str() == "--man" => docs::write_man(out),
         [out, records] => docs::write(out)
             .and_then(|()| catalogue::write(records, &out.join("catalogue")).map(drop)),
-        _ => Err(Failure::new(
-            Exit::Config,
+        _ => Err(Failure::config(
             "usage: pages DOCS RECORDS, or pages --man OUT",
         )),
     };

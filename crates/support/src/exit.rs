@@ -88,6 +88,11 @@ impl Failure {
         Self::new(Exit::Resources, format!("{error:#}"))
     }
 
+    /// A config, an override or an argument that is wrong.
+    pub fn config(error: impl fmt::Display) -> Self {
+        Self::new(Exit::Config, error.to_string())
+    }
+
     /// An input file that cannot be used.
     pub fn input(error: impl fmt::Display) -> Self {
         Self::new(Exit::Input, error.to_string())

@@ -50,3 +50,13 @@ pub fn first_of(names: &[String], most: usize) -> String {
     }
     shown.join(", ")
 }
+
+/// A word for a shell, quoted if it has to be.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

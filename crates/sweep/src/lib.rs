@@ -234,7 +234,7 @@ fn check_retry(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
          leave --retry out to run them",
         count(plan.runs.len(), "run")
     );
-    Err(Failure::new(Exit::Config, message))
+    Err(Failure::config(message))
 }
 
 /// The failure of a run that ended well and has no record that can be read.

@@ -99,14 +99,13 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
     // The checkpoints go too: training from them would diverge at the same step again.
     if options.retry == Some(Retry::Diverged) {
         for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
-            disk.remove_tree(&directory.join(name))
-                .map_err(Failure::resources)?;
+            disk.remove_tree(&directory.join(name))?;
         }
     }
     let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
     if !holds(&directory, &job) {
         let path = directory.join(JOB_FILE);
-        disk.write_whole(&path, &job).map_err(Failure::resources)?;
+        disk.write_whole(&path, &job)?;
     }
     Ok(())
 }
@@ -138,10 +137,10 @@ pub fn ensure_job(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let disk = rundir::system();
-    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    disk.create_dirs(&directory)?;
     let _lock = files::take(disk, &directory)?;
     let path = directory.join(JOB_FILE);
-    disk.write_whole(&path, &job).map_err(Failure::resources)
+    Ok(disk.write_whole(&path, &job)?)
 }
 
 fn holds(directory: &Path, job: &[u8]) -> bool {

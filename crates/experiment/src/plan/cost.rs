@@ -27,15 +27,20 @@ pub struct PlannedEvaluation {
 /// the biases of `configs/catalogue.toml`.
 const BIAS_NUMBER: f64 = 75.0;
 
+/// Floating-point operations that take as long as a training step spends outside its products: 0.7
+/// ms. Measured on copying with 8 rows of 17 tokens, width 16, one layer.
+const STEP: f64 = 5.6e7;
+
 /// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
-/// attention and, in as many operations as its time takes, the bias of the encoding.
+/// attention and, in as many operations as their time takes, the bias of the encoding and the rest
+/// of the steps.
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
     let (seq_len, rows) = (spec.train.seq_len, spec.train.batch_size);
     let per_token = 6.0 * run.parameters as f64 + 3.0 * attention(spec, seq_len, rows);
     let longest = run.sizes.seq_lens.iter().copied().max().unwrap_or(1);
     let eval = run.eval_tokens as f64 * read(spec, run.parameters, longest);
-    run.train_tokens as f64 * per_token + eval
+    run.train_tokens as f64 * per_token + spec.train.steps as f64 * STEP + eval
 }
 
 /// Operations of attention for each token of a batch of `rows` rows.

@@ -35,7 +35,9 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             .or_else(|| number_of_formula(name, known))
             .or_else(|| match closest(name, known) {
                 Some(_) => None,
-                None => limited_variant(above, table),
+                None => {
+                    limited_variant(above, table).or_else(|| of_other_kinds(name, above, table))
+                }
             }),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
         Problem::MissingKey { name, table } => match kinds(name, table) {
@@ -76,6 +78,24 @@ fn limited_variant(above: &KeyPath, table: &Table) -> Option<String> {
         "`when = { kind = \"rope\" }`, for example, limits a variant to the encodings that have its \
          keys"
             .to_owned()
+    })
+}
+
+/// Which kinds have a key that the kind of a table lacks.
+fn of_other_kinds(name: &str, above: &KeyPath, table: &Table) -> Option<String> {
+    let of = above.to_string();
+    let kind = above.child("kind").find(table)?.as_str()?;
+    let (kinds, keys): (_, fn(&str) -> Vec<String>) = match of.as_str() {
+        "task" => (TaskConfig::KINDS, known_keys::<TaskConfig>),
+        of if of.ends_with("positions") => (PositionsConfig::KINDS, known_keys::<PositionsConfig>),
+        of if of.ends_with("scaling") => (RopeScaling::KINDS, known_keys::<RopeScaling>),
+        _ => (EncodingConfig::KINDS, known_keys::<EncodingConfig>),
+    };
+    let has = |kind: &&&str| keys(kind).iter().any(|key| key == name);
+    let kinds: Vec<&str> = kinds.iter().filter(has).copied().collect();
+    (!kinds.is_empty()).then(|| {
+        let kinds = kinds.join(", ");
+        format!("`{name}` is a key of {kinds}, not of {kind}")
     })
 }
 

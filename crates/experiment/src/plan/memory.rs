@@ -35,15 +35,14 @@ pub fn forget_peak(of: Memory, device: &Device) {
 /// The peak of resident memory, from Linux's process table.
 pub fn peak_of_host() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib * 1024)
+    of_line(&status, "VmHWM:")
+}
+
+/// The bytes that a file of `/proc` says in kB in the line that begins with `key`.
+fn of_line(text: &str, key: &str) -> Option<u64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib = kib.trim().strip_suffix("kB")?.trim();
+    Some(kib.parse::<u64>().ok()? * 1024)
 }
 
 /// What a sweep itself may need beside its workers: what it has needed so far, and 64 MiB at least.

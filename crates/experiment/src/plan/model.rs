@@ -58,7 +58,7 @@ config::options! {
     normalizer: Normalizer = unset(r#""unrotated""#)
         => Name(&["rotated", "unrotated", "cosine"]), r#""rotated""#, "What linear attention divides by: sums of features before (`unrotated`) or after (`rotated`) the encoding; `cosine` has weights 1 + cosine and no feature map.";
     matmul: Matmul = unset(r#""f32""#)
-        => Name(&["f32", "tf32", "bf16"]), r#""tf32""#, "The format that factors of matrix products are rounded to; a matter of rounding and speed.";
+        => Name(&["f32", "tf32", "bf16"]), r#""tf32""#, "The format that factors of matrix products are rounded to; affects only rounding and speed.";
     positions: PositionsConfig = unset(r#"{ kind = "contiguous" }"#)
         => Positions, r#"{ kind = "randomized" }"#, "Where training and tests put their tokens.";
     coordinates: Coordinates = unset(r#""positions""#)

@@ -14,7 +14,7 @@ config::options! {
 /// One cell of an experiment as written.
 [""] pub(crate) struct Experiment {
     name: String
-        => Text, r#""theta-base""#, "Names the experiment: its directory below `runs/`. 1 to 100 of `a-z`, `0-9`, `.`, `_`, `-`.";
+        => Text, r#""theta-base""#, "Names the experiment: its directory below `runs/`. 1 to 100 of `a-z`, `0-9`, `.`, `_`, `-`, beginning with a letter or digit.";
     title: Option<String> = or("the name")
         => Text, r#""RoPE by base""#, "Headline of the report, at most 200 characters.";
     seeds: Vec<u64> = list([0])
@@ -53,7 +53,7 @@ config::options! {
     test_lens: TestLens
         => Lengths(1, LONGEST), "[64, 128, \"129..256\"]", "1 to 1000 lengths to test at, in the task's unit; `\"51..100\"`: every row draws its own.";
     seed: u64 = 0
-        => Whole(0, u64::MAX >> 1), "1", "Names the test sets.";
+        => Whole(0, u64::MAX >> 1), "1", "Seed of the test sets.";
     rows: Rows = unset(r#""test""#)
         => Name(&["test", "selection"]), r#""selection""#, "Which rows are scored: those of results, or those that `[select]` chooses by.";
     batch_tokens: usize = 4096

@@ -5,7 +5,7 @@
 //! parameters, as PyTorch recipes do.
 
 use crate::host::values;
-use crate::run::parameters::{ParamPath, is_of_encoding, joined_path, own_path};
+use crate::run::parameters::{ParamPath, follow_path, is_of_encoding, joined_path, own_path};
 use crate::spec::AdamWConfig;
 use crate::spec::train::Decay;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -276,13 +276,7 @@ struct Take<'a> {
 }
 
 impl ModuleMapper for Take<'_> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
-    }
+    follow_path!();
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let path = self.path.dotted();
@@ -322,13 +316,7 @@ struct Put {
 }
 
 impl ModuleMapper for Put {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
-    }
+    follow_path!();
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         match self.updated.remove(&self.path.dotted()) {
@@ -416,13 +404,7 @@ struct FoundGradient<'a> {
 }
 
 impl ModuleVisitor for FoundGradient<'_> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.exit();
-    }
+    follow_path!();
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(grad) = param.val().grad(self.grads) {

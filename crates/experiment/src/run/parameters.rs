@@ -42,6 +42,20 @@ impl ParamPath {
     }
 }
 
+/// The methods of a visitor or mapper that keep its `path` up to date.
+macro_rules! follow_path {
+    () => {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+    };
+}
+pub(super) use follow_path;
+
 /// Draws the initial values of the parameter at `path` from its own stream of `seed`.
 pub fn draw(seed: u64, path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
     let count = shape.iter().product();
@@ -69,12 +83,7 @@ pub fn of<M: Module>(module: &M) -> Weights {
         found: BTreeMap<String, HostTensor>,
     }
     impl ModuleVisitor for Collect {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.enter(name, container);
-        }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.exit();
-        }
+        follow_path!();
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let tensor = param.val();
             let shape = tensor.dims().to_vec();

@@ -17,8 +17,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
-use support::units::first_of;
+use support::exit::Failure;
+use support::units::{first_of, quoted};
 use toml::Table;
 
 /// Directory inside an experiment's directory.
@@ -96,8 +96,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
-    /// cause.
+    /// [`Exit::Bug`](support::exit::Exit::Bug) if the table cannot be written as TOML, which no
+    /// table read from TOML can cause.
     pub fn of(experiment: &Path, plan: &Plan) -> Result<(Self, String), Failure> {
         let body = body(&plan.table).map_err(Failure::bug)?;
         let directory = excerpt(&plan.directory.display().to_string());
@@ -204,18 +204,18 @@ fn id_of(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if they cannot be written.
+/// [`Exit::Resources`](support::exit::Exit::Resources) if they cannot be written.
 pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Failure> {
     let (config, text) = Config::of(experiment, plan)?;
     let list = serde_json::to_vec_pretty(&config).map_err(Failure::bug)?;
     let directory = experiment.join(CONFIGS_DIR);
-    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    disk.create_dirs(&directory)?;
     disk.remove_abandoned(&directory);
     for (extension, bytes) in [("toml", text.as_bytes()), ("json", &list)] {
         let path = directory.join(format!("{}.{extension}", config.id));
         let known = rundir::read::bounded(&path, bytes.len() as u64).ok();
         if known.as_deref() != Some(bytes) {
-            disk.write_whole(&path, bytes).map_err(Failure::resources)?;
+            disk.write_whole(&path, bytes)?;
         }
     }
     Ok(())
@@ -298,7 +298,8 @@ fn read_one(directory: &Path, id: &str) -> Result<Config, String> {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if it names none or several of them, or a file that cannot be planned.
+/// [`Exit::Config`](support::exit::Exit::Config) if it names none or several of them, or a file
+/// that cannot be planned.
 pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
     let (mut configs, unusable) = read(experiment);
     // A kept config is read with its list: its relative paths do not start from where it is kept.
@@ -347,12 +348,11 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
         .collect();
     let help = format!(
         "`longreach report {}` lists the configs its records belong to",
-        experiment.display()
+        quoted(&experiment.to_string_lossy())
     );
-    Err(Failure::new(
-        Exit::Config,
-        format!("--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"),
-    ))
+    Err(Failure::config(format!(
+        "--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"
+    )))
 }
 
 /// The first names of some configs; none of none.
@@ -364,12 +364,9 @@ fn kept_names(configs: &[Config]) -> Option<String> {
 /// A config with `[select]` that was not run here: which of its runs are the result is not known.
 fn never_chosen(name: &str, configs: &[Config]) -> Failure {
     let allowed = kept_names(configs).unwrap_or_else(|| "none: no config is kept here".to_owned());
-    Failure::new(
-        Exit::Config,
-        format!(
-            "--config {name}: it has [select] and was not run here as it is, so that its chosen \
+    Failure::config(format!(
+        "--config {name}: it has [select] and was not run here as it is, so that its chosen \
              values are not known\n  = allowed: {allowed}\n  = help: `longreach run {name}` \
              chooses them, or name the id of a config with overrides"
-        ),
-    )
+    ))
 }

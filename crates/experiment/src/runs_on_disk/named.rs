@@ -9,7 +9,7 @@ use rundir::directory_of;
 use schema::text::excerpt;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use support::units::{count, first_of};
 use tasks::Rows;
 
@@ -140,6 +140,10 @@ fn no_run(path: &Path) -> Failure {
              = help: {help}"
         ));
     }
+    if path.join(RECORD_FILE).is_file() {
+        let help = "`longreach run` with its config writes it anew";
+        return Failure::input(format!("{place}: {JOB_FILE} is missing\n  = help: {help}"));
+    }
     let experiments: Vec<String> = inside
         .iter()
         .filter(|other| !directories_with(other, JOB_FILE).is_empty())
@@ -151,27 +155,16 @@ fn no_run(path: &Path) -> Failure {
     }
     let (listed, help) = (list(&experiments), "name one or more of them");
     let problem = format!("{place} holds experiments, not runs");
-    Failure::new(
-        Exit::Config,
-        format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
-    )
+    Failure::config(format!(
+        "{problem}\n  = allowed: {listed}\n  = help: {help}"
+    ))
 }
 
 /// The run whose id begins with the last part of a path.
 fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let place = path.display();
     let parent = directory_of(path);
-    let wanted = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let id = |run: &PathBuf| {
-        run.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
+    let wanted = id(path);
     let begins = |run: &&PathBuf| !wanted.is_empty() && id(run).starts_with(&wanted);
     let runs = directories_with(parent, JOB_FILE);
     let matches: Vec<PathBuf> = runs.iter().filter(begins).cloned().collect();
@@ -189,7 +182,7 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             )))
         }
         0 => {
-            let mut ids: Vec<String> = runs.iter().map(id).collect();
+            let mut ids: Vec<String> = runs.iter().map(|run| id(run)).collect();
             closest_first(&wanted, &mut ids);
             let help = "`longreach status` lists the runs with their ids";
             Err(Failure::input(format!(
@@ -201,13 +194,10 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             let described: Vec<String> = matches.iter().map(|run| describe(run)).collect();
             let problem = format!("{place}: the ids of {n} runs begin with {wanted}");
             let help = "write more of the id";
-            Err(Failure::new(
-                Exit::Config,
-                format!(
-                    "{problem}\n  = allowed: {}\n  = help: {help}",
-                    list(&described)
-                ),
-            ))
+            Err(Failure::config(format!(
+                "{problem}\n  = allowed: {}\n  = help: {help}",
+                list(&described)
+            )))
         }
     }
 }
@@ -218,11 +208,13 @@ fn describe(directory: &Path) -> String {
         directory: directory.to_owned(),
         job: read_job(directory),
     };
-    format!(
-        "{} ({})",
-        directory.file_name().unwrap_or_default().to_string_lossy(),
-        run.name()
-    )
+    format!("{} ({})", id(directory), run.name())
+}
+
+/// The last part of a path: of a run, its id.
+fn id(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn text(path: &Path) -> String {

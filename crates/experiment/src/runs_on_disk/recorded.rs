@@ -238,7 +238,7 @@ impl Recorded {
                 continue;
             }
             refuse_link(&directory, "a run")?;
-            disk.create_dirs(&directory).map_err(Failure::resources)?;
+            disk.create_dirs(&directory)?;
             let _hold = match files::take(disk, &directory) {
                 Ok(hold) => hold,
                 // It is being trained, or another sweep copies the same record.
@@ -382,7 +382,7 @@ fn refuse_other(file: &Path) -> Result<(), Failure> {
             let help = "write key=value before --recorded, which takes every file that follows it";
             let message =
                 format!("--recorded: {problem}\n  = allowed: files of records\n  = help: {help}");
-            return Err(Failure::new(Exit::Config, message));
+            return Err(Failure::config(message));
         }
         Err(error) => return Err(refused(format!("{name}: {error}"), "name another file")),
     };
@@ -422,8 +422,7 @@ fn copy_run(
 ) -> Result<(), Failure> {
     files::check_record(directory)?;
     let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
-    disk.write_whole(&directory.join(JOB_FILE), &job)
-        .map_err(Failure::resources)?;
+    disk.write_whole(&directory.join(JOB_FILE), &job)?;
     let model = &record.model;
     let weights = directory.join(WEIGHTS_FILE);
     let has_weights = Weights::load(&weights, model.parameters, &model.weights_blake3).is_ok();
@@ -435,16 +434,14 @@ fn copy_run(
             ERROR_FILE,
         ];
         for name in left {
-            disk.remove_tree(&directory.join(name))
-                .map_err(Failure::resources)?;
+            disk.remove_tree(&directory.join(name))?;
         }
         let origin = Origin {
             file: place.path.display().to_string(),
             line: place.line,
         };
         let text = serde_json::to_vec_pretty(&origin).map_err(Failure::bug)?;
-        disk.write_whole(&directory.join(ORIGIN_FILE), &text)
-            .map_err(Failure::resources)?;
+        disk.write_whole(&directory.join(ORIGIN_FILE), &text)?;
     }
     write_record(disk, directory, &placed(record, run))
 }
@@ -472,9 +469,7 @@ fn copy_evaluation(
         return Ok(());
     }
     refuse_link(&directory.join(EVALS_DIR), "a run's evaluations")?;
-    disk.create_dirs(&directory.join(EVALS_DIR))
-        .map_err(Failure::resources)?;
+    disk.create_dirs(&directory.join(EVALS_DIR))?;
     let text = record_text(&path, &placed(evaluation, run)).map_err(Failure::bug)?;
-    disk.write_whole(&path, text.as_bytes())
-        .map_err(Failure::resources)
+    Ok(disk.write_whole(&path, text.as_bytes())?)
 }

@@ -11,7 +11,7 @@ use schema::text::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use support::units::{count, first_of};
 
 /// Values of a key in a list of possible ones.
@@ -22,9 +22,9 @@ const MAX_VALUES: usize = 20;
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a path names nothing or an experiment without a recorded run;
-/// [`Exit::Config`] if it names several runs or experiments at once, or a filter is not
-/// `key=value`, names no key, or no run passes.
+/// [`Exit::Input`](support::exit::Exit::Input) if a path names nothing or an experiment without a
+/// recorded run; [`Exit::Config`](support::exit::Exit::Config) if it names several runs or
+/// experiments at once, or a filter is not `key=value`, names no key, or no run passes.
 pub fn select(
     paths: &[PathBuf],
     filters: &[String],
@@ -76,7 +76,7 @@ impl Filter {
                 "--where {text}: is not a key with a value\n  = allowed: KEY=VALUE\n  = help: \
                  {help}"
             );
-            return Err(Failure::new(Exit::Config, message));
+            return Err(Failure::config(message));
         }
         let key = match key {
             "pe" => "model.pe.kind",
@@ -101,7 +101,7 @@ impl Filter {
                 "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
                 self.text
             );
-            Err(Failure::new(Exit::Config, message))
+            Err(Failure::config(message))
         };
         let values: BTreeSet<String> = known
             .iter()
@@ -252,14 +252,11 @@ fn none_has_all(filters: &[Filter], known: &[&Value]) -> Failure {
         .map(|(text, n)| format!("{text} ({})", count(*n, "run")))
         .collect();
     let help = "all filters must hold; give fewer, or call the command once for each";
-    Failure::new(
-        Exit::Config,
-        format!(
-            "--where: each of these selects runs, but no run has all of them\n  = note: {}\n  = \
+    Failure::config(format!(
+        "--where: each of these selects runs, but no run has all of them\n  = note: {}\n  = \
              help: {help}",
-            each.join(", ")
-        ),
-    )
+        each.join(", ")
+    ))
 }
 
 /// A value in a list of possible ones.

@@ -5,7 +5,7 @@ use crate::runs_on_disk::walk::{directories_in, directories_with};
 use records::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use support::units::count;
 
 /// Levels of directories below a root that are searched without `--recursive`: experiments and
@@ -31,8 +31,8 @@ struct RecordSource {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if records lie further below and `recursive` is not given; the message lists
-/// where.
+/// [`Exit::Config`](support::exit::Exit::Config) if records lie further below and `recursive` is
+/// not given; the message lists where.
 pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
     if recursive {
         return Ok(MAX_DEPTH);
@@ -58,17 +58,14 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
             lines.push(format!("\n    and {} more", places.len() - MAX_LISTED));
         }
         let seen = if complete { "" } else { "at least " };
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = \
+        return Err(Failure::config(format!(
+            "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = \
                  allowed: a run's directory, an experiment's, a directory of experiments, or a \
                  file of records\n  = help: name the ones you mean, or give --recursive",
-                root.display(),
-                count(places.len(), "experiment"),
-                lines.concat()
-            ),
-        ));
+            root.display(),
+            count(places.len(), "experiment"),
+            lines.concat()
+        )));
     }
     Ok(PLAIN_DEPTH)
 }

@@ -15,7 +15,7 @@ pub const TRAINED: &str = "trained";
 pub struct EvalSpec {
     /// Test lengths, in the task's unit.
     pub test_lens: TestLens,
-    /// Names the test sets.
+    /// Seed of the test sets.
     pub seed: u64,
     /// Which rows are scored.
     #[serde(default, skip_serializing_if = "is_default")]

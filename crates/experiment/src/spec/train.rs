@@ -81,7 +81,7 @@ pub struct TrainSpec {
     pub length: LengthCurriculum,
     /// Shortest length of `length = "uniform"` and `"mixed"`, in the task's unit.
     pub min_len: usize,
-    /// The stages of `length = "staged"`, one after the other; together all the steps.
+    /// The stages of `length = "staged"`, one after the other; the steps add up to `steps`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
     /// What ends the training before its last step.
@@ -155,7 +155,7 @@ config::options! {
 /// An element of `train.stages` as written.
 ["train.stages.N."] pub struct StageSection {
     steps: u64
-        => Whole(1, 100_000_000), "900", "Steps of a stage of `length = \"staged\"`; together all the steps.";
+        => Whole(1, 100_000_000), "900", "Steps of a stage of `length = \"staged\"`; the stages add up to `train.steps`.";
     train_len: usize
         => Whole(1, LONGEST), "32", "Length of every row of a stage; the longest is `train.train_len`.";
     batch_size: Option<usize> = or("train.batch_size")

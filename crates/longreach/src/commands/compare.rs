@@ -139,9 +139,7 @@ fn print(sides: &ScoreComparison, same: Option<&Same>, all: bool) {
 
 fn refused(error: ReportError) -> Failure {
     match error {
-        ReportError::UnknownMetric { .. } => {
-            Failure::new(Exit::Config, format!("--metric: {error}"))
-        }
+        ReportError::UnknownMetric { .. } => Failure::config(format!("--metric: {error}")),
         error => Failure::input(error),
     }
 }

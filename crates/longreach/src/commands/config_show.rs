@@ -145,10 +145,9 @@ fn chosen(
                 count => format!("is the beginning of {count} run ids"),
             };
             let help = "`longreach check` lists them";
-            Err(Failure::new(
-                Exit::Config,
-                format!("--run {wanted}: {problem}\n  = help: {help}"),
-            ))
+            Err(Failure::config(format!(
+                "--run {wanted}: {problem}\n  = help: {help}"
+            )))
         }
     }
 }

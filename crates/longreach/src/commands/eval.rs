@@ -198,7 +198,7 @@ fn some_refuse(
     let message = &first.message;
     let note = format!("{count} of {all} runs cannot be evaluated so; this is the first");
     let text = format!("{message}\n  = note: {note}\n  = help: {help}");
-    Some(Failure::new(Exit::Config, text))
+    Some(Failure::config(text))
 }
 
 /// Evaluates one run of `total`, unless its evaluation exists; `None` for a run that diverged.

@@ -134,7 +134,7 @@ fn check_options(arguments: &Args) -> Result<(), Failure> {
         "{option} has no effect on this format\n  = help: leave it out; `longreach export --help` \
          says which format reads it"
     );
-    Err(Failure::new(Exit::Config, message))
+    Err(Failure::config(message))
 }
 
 /// Writes an event file for each record and says what was written.
@@ -177,12 +177,9 @@ fn only_run(request: &Args, format: &str) -> Result<Run, Failure> {
     if selected.len() == 1 {
         return Ok(selected.remove(0));
     }
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
+    Err(Failure::config(format!(
+        "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
              run, such as runs/quickstart/0123",
-            count(selected.len(), "run")
-        ),
-    ))
+        count(selected.len(), "run")
+    )))
 }

@@ -174,10 +174,7 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
     let batches: Vec<Printed> = if arguments.selection {
         let stop = Tasks::default().stop_task(&job)?.ok_or_else(|| {
             let problem = format!("{} has no train.stop", directory.display());
-            Failure::new(
-                Exit::Config,
-                format!("{problem}\n  = help: leave out --selection"),
-            )
+            Failure::config(format!("{problem}\n  = help: leave out --selection"))
         })?;
         let from = train.stop.as_ref().and_then(|stop| stop.min_len);
         let rows = TestRows::new(stop.as_ref(), (from, train.train_len), spec.eval.seed);
@@ -248,9 +245,7 @@ impl Args {
     }
 
     fn error(&self, key: &str, value: &str, problem: String, allowed: String) -> Diagnostic {
-        let place = Location::CommandLine {
-            argument: self.shown(),
-        };
+        let place = Location::argument(self.shown());
         Diagnostic::new(place, problem)
             .with_key(key)
             .with_value(value)
@@ -281,9 +276,7 @@ impl Args {
     /// Turns an error of the config reader into one of this command line.
     fn adapt(&self, mut diagnostic: Diagnostic) -> Failure {
         if !matches!(diagnostic.place, Location::CommandLine { .. }) {
-            diagnostic.place = Location::CommandLine {
-                argument: self.shown(),
-            };
+            diagnostic.place = Location::argument(self.shown());
         }
         if let Problem::UnknownKey { table, .. } = &mut diagnostic.problem
             && *table == TableName::Document

@@ -33,6 +33,18 @@ const EXAMPLES: &str = r#"Examples:
   longreach gather runs/quickstart --out results.jsonl
   longreach gather runs/a runs/b --out both.jsonl --bins 16"#;
 
+/// Refuses a new file of a name that no command reads as records.
+fn check_name(out: &Path) -> Result<(), Failure> {
+    if out.exists() || out.extension().is_some_and(|ending| ending == "jsonl") {
+        return Ok(());
+    }
+    Err(Failure::config(format!(
+        "--out {}: records are read from files whose name ends with .jsonl\n  = help: --out {}",
+        out.display(),
+        out.with_extension("jsonl").display()
+    )))
+}
+
 /// Writes the file and prints how many records it holds and what was left out.
 ///
 /// # Errors
@@ -42,6 +54,7 @@ const EXAMPLES: &str = r#"Examples:
 /// experiments, [`Exit::Resources`] if it cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
+    check_name(out)?;
     let mut found = find(&arguments.directories, arguments.recursive)?;
     edit_notes(&found.records, std::iter::empty());
     print_sources(&found.records);
@@ -56,7 +69,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         if *out == beside {
             let problem = format!("--out {}: selection runs go there", out.display());
             let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
-            return Err(Failure::new(Exit::Config, text));
+            return Err(Failure::config(text));
         }
         check_file(&beside, &swept, true)?;
     }

@@ -93,7 +93,7 @@ fn model_config(path: &Path) -> Result<Published, Failure> {
     let place = path.display();
     let refuse = |problem: String| {
         let help = "give the config.json of a model, as transformers writes it";
-        Failure::new(Exit::Config, format!("{place} {problem}\n  = help: {help}"))
+        Failure::config(format!("{place} {problem}\n  = help: {help}"))
     };
     // Files of a hub's cache are links.
     let path = path

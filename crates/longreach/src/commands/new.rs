@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
 use support::temporary;
+use support::units::quoted;
 use tasks::TaskConfig;
 
 /// The schema beside a config.
@@ -122,13 +123,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         false => dir.join(file),
     };
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "{} is there already\n  = help: choose another name, or remove it",
-                path.display()
-            ),
-        ));
+        return Err(Failure::config(format!(
+            "{} is there already\n  = help: choose another name, or remove it",
+            path.display()
+        )));
     }
     let disk = rundir::system();
     disk.create_dirs(dir)?;
@@ -136,10 +134,11 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     for (path, text) in [(dir.join(SCHEMA_FILE), &schema), (path.clone(), &text)] {
         disk.write_whole(&path, text.as_bytes())?;
     }
-    let shown = path.display();
+    let word = quoted(&path.to_string_lossy());
     console::print(&format!(
-        "wrote {shown}\n\n  longreach check {shown}  # what would run, and at what cost\n  longreach \
-         run {shown}    # train, test long, report"
+        "wrote {}\n\n  longreach check {word}  # what would run, and at what cost\n  longreach \
+         run {word}    # train, test long, report",
+        path.display()
     ));
     Ok(Exit::Done)
 }

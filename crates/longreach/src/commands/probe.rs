@@ -57,10 +57,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let shown = arguments.directory.display();
         let problem = format!("{shown} is not a directory");
         let help = "name one that the nodes share, such as that of the sweep";
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{problem}\n  = help: {help}"),
-        ));
+        return Err(Failure::config(format!("{problem}\n  = help: {help}")));
     }
     let env: Env<'_> = &environment;
     let of = |name| env(name).and_then(|value| value.parse::<u16>().ok());

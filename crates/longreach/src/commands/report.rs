@@ -2,7 +2,7 @@
 
 mod links;
 mod rerun_command;
-mod spec_of;
+pub(super) mod spec_of;
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out, tell_unsealed};
 use config::claims;
@@ -140,9 +140,7 @@ fn write(
     is_named: bool,
 ) -> Result<(Report, Vec<PathBuf>), Failure> {
     let report = report(records, excluded, spec).map_err(|error| match error {
-        ReportError::UnknownBaseline { .. } => {
-            Failure::new(Exit::Config, format!("--baseline: {error}"))
-        }
+        ReportError::UnknownBaseline { .. } => Failure::config(format!("--baseline: {error}")),
         error => Failure::input(error),
     })?;
     let written = if is_named {
@@ -166,8 +164,8 @@ const ENDINGS: [&str; 5] = ["md", "html", "csv", "tex", "svg"];
 /// Files that a note names.
 const MOST_NAMED: usize = 5;
 
-/// Writes the files of a report, those of another one before or after, and prints which files of the
-/// directory it does not hold.
+/// Writes the files of a report, those of another one before or after, and prints which files of
+/// the directory it does not hold.
 fn save(report: &Report, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     rundir::system().create_dirs(out)?;
     // The lock is the directory's own, so that no file is left. A system without such locks, or a
@@ -348,7 +346,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     let mixed = config.is_none() && !lines.is_empty();
     let mut spec = spec_of::titled(request, spec, config.as_ref(), &mut found.records);
     if config.is_none() && spec.order.is_empty() {
-        spec.order = spec_of::orders(&placed);
+        spec.order = spec_of::orders(placed.iter().filter_map(|(_, run)| run.as_deref()));
     }
     let several = mixed || request.directories.len() > 1;
     let name = if several { REPORT_ALL_DIR } else { REPORT_DIR };
@@ -430,7 +428,7 @@ fn config_of(
                 "--config {name}: selects runs of one experiment\n  = allowed: with one \
                  experiment's directory\n  = help: {help}"
             );
-            Err(Failure::new(Exit::Config, message))
+            Err(Failure::config(message))
         }
         (Some(name), Some(experiment)) => {
             let config = kept_configs::named(experiment, name)?;

@@ -38,7 +38,7 @@ pub struct Args {
     /// Directory of all runs: RUNS/EXPERIMENT/RUN_ID
     #[arg(long, default_value = "runs", value_name = "DIR")]
     runs: PathBuf,
-    /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray; :N selects the Nth of several
+    /// cpu, wgpu, vulkan, metal, cuda or rocm; :N selects the Nth of several
     #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
     /// Workers at a time: processes with one run each, unless --runs-per-worker is given [default:

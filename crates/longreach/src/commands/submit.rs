@@ -13,9 +13,9 @@ use records::store::SELECTION_FILE;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
-use support::units::{count, duration};
+use support::units::{count, duration, quoted};
 use sweep::cluster::directory::{Scheduler, Submission, TaskHow};
-use sweep::cluster::manifest::Task;
+use sweep::cluster::manifest::{Task, longest_secs};
 use sweep::cluster::pack::PerTask;
 use sweep::cluster::resubmit::{Again, Only, again};
 use sweep::cluster::scheduler::{self, clock};
@@ -74,7 +74,7 @@ pub struct Args {
     /// Tasks at a time
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1_000_000), conflicts_with = "again")]
     max_parallel: Option<u32>,
-    /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray
+    /// cpu, wgpu, vulkan, metal, cuda or rocm
     #[arg(long, default_value = "cpu", conflicts_with = "again")]
     device: DeviceName,
     /// Steps (500) or seconds (30s) between the checkpoints of a run
@@ -144,21 +144,15 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let name = shipped.name;
         let problem = format!("{name} comes with longreach, and a submitted sweep keeps its file");
         let help = format!("longreach new --from {name}; longreach submit {name}.toml ...");
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{problem}\n  = help: {help}"),
-        ));
+        return Err(Failure::config(format!("{problem}\n  = help: {help}")));
     }
     // The script of the scheduler is text.
     if out.to_str().is_none() {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--out {}: the path is not UTF-8, and the scheduler's script names it\n  = help: \
+        return Err(Failure::config(format!(
+            "--out {}: the path is not UTF-8, and the scheduler's script names it\n  = help: \
                  choose another directory",
-                out.display()
-            ),
-        ));
+            out.display()
+        )));
     }
     if arguments.go {
         scheduler::installed(scheduler)?;
@@ -192,10 +186,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 /// values that the records of the sweep choose. Any other experiment as a whole.
 fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
     let refuse = |problem: String, help: &str| {
-        Err(Failure::new(
-            Exit::Config,
-            format!("--chosen-by: {problem}\n  = help: {help}"),
-        ))
+        Err(Failure::config(format!(
+            "--chosen-by: {problem}\n  = help: {help}"
+        )))
     };
     match (plan.sweep(), chosen_by) {
         (None, None) => Ok(plan),
@@ -263,48 +256,86 @@ fn doubts(arguments: &Args, plan: &Plan) -> Vec<String> {
     notes
 }
 
+/// Refuses a device that tasks cannot have.
+fn check_device(arguments: &Args) -> Result<(), Failure> {
+    device::check_compiled(&arguments.device)?;
+    let (device, kind) = (&arguments.device, arguments.device.kind);
+    let gpus = arguments.gpus_per_task;
+    let (problem, help) = if device.index.is_some() {
+        (
+            format!("--device {device}: a task uses the GPUs that the scheduler gives it"),
+            format!("leave out the number: --device {kind}"),
+        )
+    } else if matches!(kind, "cuda" | "rocm") && gpus == 0 {
+        let problem = format!("--device {device} needs GPUs");
+        (problem, "--gpus-per-task 1".to_owned())
+    } else if matches!(kind, "wgpu" | "vulkan" | "metal") && gpus > 1 {
+        (
+            format!(
+                "--gpus-per-task {gpus}: no variable binds runs to GPUs on {device}\n  = allowed: 1"
+            ),
+            "--device cuda or rocm divides several among its runs".to_owned(),
+        )
+    } else if kind == "rocm" && arguments.cluster == Some(Scheduler::Parallel) {
+        (
+            "--device rocm: --cluster parallel divides only NVIDIA's GPUs among tasks".to_owned(),
+            "--cluster slurm or hq, or `longreach run` on one machine".to_owned(),
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Failure::config(format!("{problem}\n  = help: {help}")))
+}
+
+/// Options of `sbatch` that the script depends on, and what to give instead.
+const OWN_OPTIONS: [(&[&str], &str); 5] = [
+    (
+        &["--array", "-a"],
+        "--runs-per-task and --max-parallel divide the runs",
+    ),
+    (&["--output", "-o", "--error", "-e"], "logs are in DIR/logs"),
+    (
+        &["--requeue", "--no-requeue"],
+        "stopped tasks are requeued, and continue",
+    ),
+    (
+        &["--signal"],
+        "a task saves when it gets USR1, before its time ends",
+    ),
+    (&["--time", "-t"], "write `--time` before the `--`"),
+];
+
+/// Refuses options for the scheduler that a script cannot hold or that would break it.
+fn check_options(arguments: &Args) -> Result<(), Failure> {
+    for option in &arguments.scheduler_options {
+        if option.contains(|c: char| c.is_control()) {
+            return Err(Failure::config(format!(
+                "scheduler option {option:?}: control characters cannot stand in a script"
+            )));
+        }
+        let name = option.split('=').next().unwrap_or(option);
+        let own = OWN_OPTIONS.iter().find(|(names, _)| names.contains(&name));
+        if let (Some(Scheduler::Slurm), Some((_, help))) = (arguments.cluster, own) {
+            return Err(Failure::config(format!(
+                "scheduler option {option}: the script sets {name} itself\n  = help: {help}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// How tasks run, as far as the arguments say.
 fn how(arguments: &Args) -> Result<TaskHow, Failure> {
-    device::check_compiled(&arguments.device)?;
-    let device = &arguments.device;
-    if device.index.is_some() {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--device {device}: a task uses the GPUs that the scheduler gives it\n  = help: leave \
-                 out the number: --device {}",
-                device.kind
-            ),
-        ));
+    check_device(arguments)?;
+    if let (Some(Scheduler::Hq), Some(most)) = (arguments.cluster, arguments.max_parallel) {
+        return Err(Failure::config(format!(
+            "--max-parallel {most}: hq starts every task that there is room for\n  = help: leave it \
+             out; --cpus-per-task says how much room a task takes"
+        )));
     }
-    if matches!(device.kind, "cuda" | "rocm") && arguments.gpus_per_task == 0 {
-        return Err(Failure::new(
-            Exit::Config,
-            format!("--device {device} needs GPUs\n  = help: --gpus-per-task 1"),
-        ));
-    }
-    if matches!(device.kind, "wgpu" | "vulkan" | "metal") && (arguments.gpus_per_task > 1) {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--gpus-per-task {}: no variable binds runs to GPUs on {device}\n  = allowed: 1\n  \
-                 = help: --device cuda or rocm divides several among its runs",
-                arguments.gpus_per_task
-            ),
-        ));
-    }
-    if let Some(option) = arguments
-        .scheduler_options
-        .iter()
-        .find(|option| option.contains(|c: char| c.is_control()))
-    {
-        return Err(Failure::new(
-            Exit::Config,
-            format!("scheduler option {option:?}: control characters cannot stand in a script"),
-        ));
-    }
+    check_options(arguments)?;
     Ok(TaskHow {
-        device: device.to_string(),
+        device: arguments.device.to_string(),
         checkpoint_every: arguments.checkpoint_every.to_string(),
         memory_limit: arguments.memory_limit.map(|limit| limit.to_string()),
         cpus_per_task: arguments.cpus_per_task.into(),
@@ -331,10 +362,7 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
         (least, most) if least == most => most.to_string(),
         (least, most) => format!("{least} to {most}"),
     };
-    let longest = tasks
-        .iter()
-        .map(|task| task.expected_secs)
-        .fold(0.0, f64::max);
+    let longest = longest_secs(tasks);
     let at_once = how
         .max_parallel
         .map_or_else(String::new, |most| format!(", {most} at a time"));
@@ -379,7 +407,7 @@ fn finish(
         ));
         return Ok(Exit::Done);
     }
-    let directory = scheduler::quoted(&directory.to_string_lossy());
+    let directory = quoted(&directory.to_string_lossy());
     let commands = scheduler.commands(generation).join("\n  ");
     console::print(&format!("to submit it:\n  cd {directory}\n  {commands}"));
     Ok(Exit::Done)
@@ -404,11 +432,13 @@ fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
     }) = found
     else {
         console::print(&format!(
-            "{}: no run is {}",
+            "{}: no run {}",
             submission.experiment,
             match arguments.only {
-                None => "failed, stopped or planned".to_owned(),
-                only => Only::states(only)[0].to_string(),
+                None => "is failed, stopped or planned",
+                Some(Only::Failed) => "has failed",
+                Some(Only::Stopped) => "was stopped",
+                Some(Only::Planned) => "is planned",
             }
         ));
         return Ok(Exit::Done);

@@ -582,6 +582,50 @@ fn what_does_nothing_without_gpus_is_noted() {
     says(&output, part);
 }
 
+/// Options that the script depends on, and those that an engine cannot obey.
+#[test]
+fn options_that_would_break_a_script_are_refused() {
+    let sweep = Sweep::with(TINY);
+    for (engine, arguments, part) in [
+        (
+            "hq",
+            "--max-parallel 3",
+            "hq starts every task that there is room for",
+        ),
+        ("slurm", "-- --array=5-9", "the script sets --array itself"),
+        ("slurm", "-- -t 00:10:00", "write `--time` before the `--`"),
+    ] {
+        fails(&sweep.submit(engine, &words(arguments)), 2, part);
+    }
+    assert!(!sweep.out.exists());
+    std::fs::create_dir(&sweep.out).unwrap();
+    std::fs::write(sweep.out.join("logs"), "").unwrap();
+    fails(&sweep.submit("slurm", &[]), 2, "logs");
+}
+
+/// GNU parallel gives a slot beyond the GPUs none, and 0 slots are as many as there are tasks.
+#[test]
+fn there_are_no_more_slots_than_gpus() {
+    for (arguments, gpus, slots) in [
+        ("--gpus-per-task 1 --max-parallel 5", "0,1,2", "3"),
+        ("--gpus-per-task 1 --max-parallel 2", "0,1,2", "2"),
+        ("--gpus-per-task 2", "0,1,2", "1"),
+        ("--gpus-per-task 4", "0,1,2", "1"),
+    ] {
+        let sweep = Sweep::with(TINY);
+        exits(&sweep.submit("parallel", &words(arguments)), 0);
+        let script = std::fs::read_to_string(sweep.out.join("parallel.sh")).unwrap();
+        has(&script, "parallel --jobs $slots ");
+        let is_count = |line: &&str| line.starts_with("export gpus=") || line.starts_with("slots=");
+        let lines: Vec<&str> = script.lines().filter(is_count).collect();
+        let shown = Command::new("bash")
+            .args(["-c", &format!("{}; echo $slots", lines.join("\n"))])
+            .env("CUDA_VISIBLE_DEVICES", gpus)
+            .output();
+        assert_eq!(stdout(&shown.unwrap()).trim(), slots, "{arguments}");
+    }
+}
+
 #[test]
 fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
     let sweep = Sweep::with(TINY);

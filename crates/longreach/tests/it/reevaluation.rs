@@ -2,7 +2,7 @@
 //! where the report goes.
 
 use crate::common::{
-    Scratch, TINY, cases, exits, fails, has, lacks, longreach, says, shows, stderr,
+    Scratch, TINY, cases, command, exits, fails, has, lacks, longreach, says, shows, stderr,
     stdout, words,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -364,6 +364,8 @@ fn runs_without_a_job_are_named_and_places_are_tried_before_any_work() {
     has(&said, "1 run left out, recorded without job.json");
     has(&said, "evals");
     lacks(&said, "loss");
+    let by_name = command("eval", &runs[0], &["--lengths", "6"]);
+    fails(&by_name, 3, "job.json is missing");
 }
 
 /// Variants with a mistake, and what the message says.

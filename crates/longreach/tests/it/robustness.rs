@@ -409,6 +409,42 @@ fn nobody_listening_ends_no_run() {
     assert_eq!(scratch.records().len(), 1);
 }
 
+/// Beside other experiments a method's name begins with that of its own, and need not be written
+/// so where one experiment has it.
+#[test]
+fn a_baseline_is_named_without_its_experiment() {
+    let (scratch, run) = one();
+    scratch.trains(&[
+        "name=\"other\"",
+        "seeds=[0]",
+        "axes.\"model.pe\"=[{kind=\"alibi\"}]",
+    ]);
+    let other = scratch.runs().join("other");
+    let out = scratch.directory.path().join("out");
+    let arguments = [&other, &out].map(|path| path.to_str().unwrap());
+    let arguments = [arguments[0], "--baseline", "rope", "--out", arguments[1]];
+    let output = command("report", run.parent().unwrap(), &arguments);
+    exits(&output, 0);
+    let page = std::fs::read_to_string(out.join("report.md")).unwrap();
+    has(&page, "difference to tiny: RoPE");
+}
+
+/// As in reports, the methods of an evaluation come in the order of the config.
+#[test]
+fn evaluations_have_the_order_of_the_config() {
+    let scratch = Scratch::with(TINY);
+    scratch.trains(&["seeds=[0]"]);
+    let output = command("eval", &scratch.runs().join("tiny"), &["--lengths", "6"]);
+    exits(&output, 0);
+    let table = stdout(&output);
+    let place = |name: &str| {
+        table
+            .rfind(&format!("\n {name} "))
+            .unwrap_or_else(|| panic!("{table}"))
+    };
+    assert!(place("RoPE") < place("learned positions"), "{table}");
+}
+
 #[test]
 fn records_are_gathered_into_one_file_and_reported_from_it() {
     let (scratch, run) = one();
@@ -424,6 +460,14 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
         read_json(&run.join("record.json"))
     );
     exits(&command("report", &file, &["--baseline", "rope"]), 0);
+    let named = file.with_extension("csv");
+    let refused = command(
+        "gather",
+        &scratch.runs(),
+        &["--out", named.to_str().unwrap()],
+    );
+    fails(&refused, 2, "results.jsonl");
+    assert!(!named.exists());
     let unknown = command("report", &file, &["--baseline", "rpoe"]);
     fails(&unknown, 2, "--baseline");
     says(&unknown, "rope");

@@ -85,7 +85,7 @@ impl Setting<'_> {
     /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the
     /// mean over tested lengths up to the training length, is at least [`metric::LEARNED`].
     /// Elsewhere: the leading metric in length is better than guessing. A training that diverged
-    /// has not learned, where others of its method have a score. Of a variant, the scores of the
+    /// has not learned. Of a variant, the scores of the
     /// trained encoding say it: the weights are the same.
     pub fn learned(&self, method: &Method) -> Learned {
         let method = self.trained(method);
@@ -119,9 +119,9 @@ impl Setting<'_> {
         let diverged = |run: &Run<'_>| {
             (run.status == RunStatus::Diverged).then_some((run.seed, f64::NAN, false))
         };
-        let each = runs.iter().map(|run| (judged(run), diverged(run)));
-        let any = each.clone().any(|(score, _)| score.is_some());
-        let seeds = each.filter_map(|(score, diverged)| score.or(diverged.filter(|_| any)));
+        let seeds = runs
+            .iter()
+            .filter_map(|run| judged(run).or_else(|| diverged(run)));
         Learned {
             seeds: seeds.collect(),
             what,

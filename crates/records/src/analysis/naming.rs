@@ -37,13 +37,16 @@ pub fn groups(
     let several_experiments = first
         .iter()
         .any(|run| run.experiment != first[0].experiment);
-    let named = |run: &RunRecord, text: &dyn Fn(&[&Label]) -> String| {
+    let own = |run: &RunRecord, text: &dyn Fn(&[&Label]) -> String| {
         let labels = naming(run, &shared);
-        let name = if labels.is_empty() {
+        if labels.is_empty() {
             text::name(&run.experiment, 60)
         } else {
             text(&labels)
-        };
+        }
+    };
+    let named = |run: &RunRecord, text: &dyn Fn(&[&Label]) -> String| {
+        let name = own(run, text);
         if several_experiments {
             format!("{}: {name}", text::name(&run.experiment, 60))
         } else {
@@ -52,7 +55,7 @@ pub fn groups(
     };
     let exactly = |labels: &[&Label]| with_keys(labels, None);
     let mut names: Vec<String> = first.iter().map(|run| named(run, &exactly)).collect();
-    let plain = first.iter().map(|run| named(run, &without_keys));
+    let plain = first.iter().map(|run| own(run, &without_keys));
     let plain: Vec<String> = plain.collect();
     let exact = names.clone();
     tell_apart(&mut names, first, specs, notes);

@@ -128,7 +128,7 @@ impl Change {
     fn lines(&self) -> [String; 2] {
         [('-', &self.first), ('+', &self.second)].map(|(sign, value)| match value {
             Some(value) => format!("{sign}{} = {value}", self.key),
-            None => format!("{sign}{} is unset", self.key),
+            None => format!("{sign}{} is not set", self.key),
         })
     }
 }

@@ -41,23 +41,19 @@ pub fn index(asked: Option<usize>, env: Env<'_>) -> Result<(usize, String), Fail
         .find_map(|(name, first)| Some((name, first, env(name)?)));
     let Some((name, first, value)) = found else {
         let names: Vec<&str> = INDICES.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "no task was named\n  = allowed: --task I, or one of the variables {}\n  = help: \
+        return Err(Failure::config(format!(
+            "no task was named\n  = allowed: --task I, or one of the variables {}\n  = help: \
                  schedulers set them; by hand, give --task 0",
-                names.join(", ")
-            ),
-        ));
+            names.join(", ")
+        )));
     };
     let source = format!("{name}={value}");
     let index = value.trim().parse::<usize>().ok();
     match index.and_then(|index| index.checked_sub(*first)) {
         Some(index) => Ok((index, source)),
-        None => Err(Failure::new(
-            Exit::Config,
-            format!("{source} is not the index of a task\n  = allowed: a number from {first}"),
-        )),
+        None => Err(Failure::config(format!(
+            "{source} is not the index of a task\n  = allowed: a number from {first}"
+        ))),
     }
 }
 

@@ -155,14 +155,11 @@ fn taken(options: &Options, env: Env<'_>) -> Taken {
 fn directory_of(manifest: &Path) -> Result<PathBuf, Failure> {
     let name = manifest.file_name().unwrap_or_default();
     if name != MANIFEST_FILE {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--manifest {}: not the manifest of a sweep\n  = allowed: DIR/{MANIFEST_FILE}, \
+        return Err(Failure::config(format!(
+            "--manifest {}: not the manifest of a sweep\n  = allowed: DIR/{MANIFEST_FILE}, \
                  where DIR is what `longreach submit --out DIR` wrote",
-                manifest.display()
-            ),
-        ));
+            manifest.display()
+        )));
     }
     Ok(rundir::directory_of(manifest).to_owned())
 }

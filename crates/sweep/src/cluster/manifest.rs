@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use support::units::first_of;
 
 /// Largest line that is read, in bytes.
@@ -126,6 +126,12 @@ pub struct Task {
     pub runs: Vec<ManifestEntry>,
 }
 
+/// The expected seconds of the longest of some tasks.
+pub fn longest_secs(tasks: &[Task]) -> f64 {
+    let seconds = tasks.iter().map(|task| task.expected_secs);
+    seconds.fold(0.0, f64::max)
+}
+
 /// Where a run stands in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,7 +146,7 @@ pub struct ManifestEntry {
 ///
 /// # Errors
 ///
-/// [`Exit::Bug`] if a line cannot be serialized.
+/// [`Exit::Bug`](support::exit::Exit::Bug) if a line cannot be serialized.
 pub fn text(lines: &[impl Serialize]) -> Result<(Vec<u8>, Vec<u64>), Failure> {
     let (mut bytes, mut starts) = (Vec::new(), Vec::with_capacity(lines.len()));
     for line in lines {
@@ -155,7 +161,8 @@ pub fn text(lines: &[impl Serialize]) -> Result<(Vec<u8>, Vec<u64>), Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if it is missing or damaged; the message names the line.
+/// [`Exit::Input`](support::exit::Exit::Input) if it is missing or damaged; the message names the
+/// line.
 pub fn briefs(directory: &Path) -> Result<Vec<Brief>, Failure> {
     let path = directory.join(MANIFEST_FILE);
     let file = open(&path)?.take(MAX_MANIFEST_BYTES);
@@ -181,7 +188,7 @@ fn parsed<T: DeserializeOwned>(path: &Path, reader: impl BufRead) -> Result<Vec<
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the manifest is missing, or was changed.
+/// [`Exit::Input`](support::exit::Exit::Input) if the manifest is missing, or was changed.
 pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
     let mut file = open(manifest)?;
     let changed = |place: &ManifestEntry, why: &str| {
@@ -218,7 +225,7 @@ pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if it is missing or damaged.
+/// [`Exit::Input`](support::exit::Exit::Input) if it is missing or damaged.
 pub fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
     let bytes = rundir::read::bounded(path, MAX_TASKS_BYTES).map_err(|error| {
         let help = "`longreach submit` writes it, `longreach submit --again` those of again/";
@@ -231,7 +238,7 @@ pub fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if there is none.
+/// [`Exit::Config`](support::exit::Exit::Config) if there is none.
 pub fn task(path: &Path, index: usize, source: &str) -> Result<Task, Failure> {
     let mut tasks = tasks(path)?;
     if let Some(at) = tasks.iter().position(|task| task.task == index) {
@@ -239,15 +246,12 @@ pub fn task(path: &Path, index: usize, source: &str) -> Result<Task, Failure> {
     }
     let indices = ranges(tasks.iter().map(|task| task.task));
     let indices: Vec<String> = indices.split(',').map(str::to_owned).collect();
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "{source}: task {index} is not in {}\n  = allowed: {}\n  = help: tasks are counted \
+    Err(Failure::config(format!(
+        "{source}: task {index} is not in {}\n  = allowed: {}\n  = help: tasks are counted \
              from 0; the scheduler's script has the right indices",
-            path.display(),
-            first_of(&indices, 10)
-        ),
-    ))
+        path.display(),
+        first_of(&indices, 10)
+    )))
 }
 
 /// The file of tasks of a directory: that of the first submission, or of a later one.

@@ -84,17 +84,15 @@ pub fn again(
     }
     let disk = rundir::system();
     let place = directory.join(AGAIN_DIR);
-    disk.create_dirs(&place).map_err(Failure::resources)?;
+    disk.create_dirs(&place)?;
     let generation = next_generation(directory);
 
     // The script first: the file of tasks makes the submission, and its number is taken.
     for (name, text) in submission.scheduler.files(submission, &tasks, generation) {
-        disk.write_whole(&directory.join(name), text.as_bytes())
-            .map_err(Failure::resources)?;
+        disk.write_whole(&directory.join(name), text.as_bytes())?;
     }
     let path = manifest::tasks_file(directory, generation);
-    disk.write_whole(&path, &manifest::text(&tasks)?.0)
-        .map_err(Failure::resources)?;
+    disk.write_whole(&path, &manifest::text(&tasks)?.0)?;
     Ok(Some(Again {
         generation,
         tasks,

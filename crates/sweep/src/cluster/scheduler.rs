@@ -2,11 +2,12 @@
 //! supplies an index and a time limit; all else is in files.
 
 use crate::cluster::directory::{Scheduler, Submission, TaskHow};
-use crate::cluster::manifest::{Task, ranges};
+use crate::cluster::manifest::{Task, longest_secs, ranges};
 use crate::cluster::slurm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::exit::{Exit, Failure};
+use support::units::quoted;
 
 /// Tasks of schedulers without such a limit.
 const NO_LIMIT: usize = 10_000_000;
@@ -105,14 +106,11 @@ pub fn installed(scheduler: Scheduler) -> Result<(), Failure> {
     if directories.any(|directory: PathBuf| directory.join(program).is_file()) {
         return Ok(());
     }
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was written \
+    Err(Failure::config(format!(
+        "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was written \
              or submitted\n  = help: leave out --go, and give the printed commands where \
              `{program}` is installed"
-        ),
-    ))
+    )))
 }
 
 fn sbatch(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
@@ -165,16 +163,6 @@ pub fn clock(seconds: u64) -> String {
     )
 }
 
-/// A word for a shell, quoted if it has to be.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 /// The command that every scheduler starts.
 fn worker(generation: usize) -> String {
     let again = if generation > 0 {
@@ -222,6 +210,12 @@ fn options(how: &TaskHow) -> String {
         .collect()
 }
 
+/// The line of the options that were given, if there are any.
+fn directive(how: &TaskHow) -> Option<String> {
+    let options = options(how);
+    (!options.is_empty()).then(|| format!("#SBATCH{options}"))
+}
+
 fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> String {
     let how = &submission.how;
     let at_once = how
@@ -244,11 +238,7 @@ fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> S
     lines.push("#SBATCH --requeue --open-mode=append".to_owned());
     lines.push(format!("#SBATCH --signal=B:USR1@{}", how.lead_secs));
     lines.push("#SBATCH --output=logs/%A_%a.log".to_owned());
-    let options = how
-        .scheduler_options
-        .iter()
-        .map(|option| format!("#SBATCH {}", quoted(option)));
-    lines.extend(options);
+    lines.extend(directive(how));
     lines.push(GUARD.trim_end().to_owned());
     lines.push("# exec: signals reach the worker, and its exit code is the job's.".to_owned());
     lines.push(format!("exec {}", worker(generation)));
@@ -265,10 +255,7 @@ fn report_sbatch(submission: &Submission) -> String {
         "#SBATCH --output=logs/report-%j.log".to_owned(),
     ];
     // Last: of two options that differ, Slurm takes the later.
-    let options = options(&submission.how);
-    if !options.is_empty() {
-        lines.push(format!("#SBATCH{options}"));
-    }
+    lines.extend(directive(&submission.how));
     lines.push(GUARD.trim_end().to_owned());
     lines.push("./longreach status .".to_owned());
     lines.push(format!("exec {}", end(submission)));
@@ -290,22 +277,17 @@ fn end(submission: &Submission) -> String {
 fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
     let how = &submission.how;
     let indices = ranges(tasks.iter().map(|task| task.task));
-    let longest = tasks
-        .iter()
-        .map(|task| task.expected_secs)
-        .fold(0.0, f64::max);
-    let gpus = match (
-        how.gpus_per_task,
-        tasks
-            .iter()
-            .all(|task| task.runs.len() <= how.runs_per_worker),
-    ) {
+    let longest = longest_secs(tasks);
+    // The resource decides which variable names the GPUs of a task.
+    let vendor = match how.device.as_str() {
+        "rocm" => "gpus/amd",
+        _ => "gpus/nvidia",
+    };
+    let is_one_worker = |task: &Task| task.runs.len() <= how.runs_per_worker;
+    let gpus = match (how.gpus_per_task, tasks.iter().all(is_one_worker)) {
         (0, _) => String::new(),
-        (1, true) => format!(
-            " --resource gpus/nvidia={:.4}",
-            1.0 / how.runs_per_gpu as f64
-        ),
-        (gpus, _) => format!(" --resource gpus/nvidia={gpus}"),
+        (1, true) => format!(" --resource {vendor}={:.4}", 1.0 / how.runs_per_gpu as f64),
+        (gpus, _) => format!(" --resource {vendor}={gpus}"),
     };
     format!(
         r#"#!/bin/bash
@@ -347,17 +329,19 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
     let indices: Vec<String> = tasks.iter().map(|task| task.task.to_string()).collect();
     let (jobs, gpus) = if how.gpus_per_task > 0 {
         let each = how.gpus_per_task;
-        let jobs = how.max_parallel.map_or_else(
-            || format!("$(($(tr , '\\n' <<< \"$gpus\" | wc -l) / {each}))"),
-            |most| most.to_string(),
-        );
+        // A slot beyond the GPUs would get none, and 0 slots are as many as there are tasks.
+        let most = how.max_parallel.map_or_else(String::new, |most| {
+            format!("slots=$((slots < {most} ? slots : {most}))\n")
+        });
         let gpus = format!(
             "export gpus=${{CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index \
-             --format=csv,noheader | paste -sd,)}}\n# The slot of a task chooses its GPUs.\n\
+             --format=csv,noheader | paste -sd,)}}\n\
+             slots=$(($(tr , '\\n' <<< \"$gpus\" | wc -l) / {each}))\n\
+             slots=$((slots > 0 ? slots : 1))\n{most}# The slot of a task chooses its GPUs.\n\
              bind='CUDA_VISIBLE_DEVICES=$(cut -d, -f$((({{%}}-1)*{each}+1))-$(({{%}}*{each})) <<< \
              \"$gpus\")'\n"
         );
-        (jobs, gpus)
+        ("$slots".to_owned(), gpus)
     } else {
         let jobs = how.max_parallel.map_or_else(
             || {

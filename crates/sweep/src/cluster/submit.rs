@@ -5,7 +5,7 @@ use crate::cluster::directory::{
     EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
     Scheduler, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster,
 };
-use crate::cluster::manifest::{self, Line, ManifestEntry, Task};
+use crate::cluster::manifest::{self, Line, ManifestEntry, Task, longest_secs};
 use crate::cluster::pack::{PerTask, pack};
 use crate::cluster::scheduler::task_mib;
 use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
@@ -18,9 +18,9 @@ use experiment::runs_on_disk::recorded::Recorded;
 use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use support::program::running_program;
-use support::units::count;
+use support::units::{count, quoted};
 
 /// Shortest time that a task is given where none was asked for.
 const LEAST_SECS: u64 = 3600;
@@ -58,9 +58,10 @@ pub struct Submitted {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if the directory holds a sweep already, if every run is recorded, or an array
-/// would be too large; [`Exit::Busy`] if another `submit` writes to it; [`Exit::Resources`] if it
-/// cannot be written.
+/// [`Exit::Config`](support::exit::Exit::Config) if the directory holds a sweep already, if every
+/// run is recorded, or an array would be too large; [`Exit::Busy`](support::exit::Exit::Busy) if
+/// another `submit` writes to it; [`Exit::Resources`](support::exit::Exit::Resources) if it cannot
+/// be written.
 pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let Request {
         out,
@@ -126,13 +127,9 @@ fn write(
 ) -> Result<Submission, Failure> {
     let disk = rundir::system();
     for name in [LOGS_DIR, EVENTS_DIR, RUNS_DIR] {
-        disk.create_dirs(&out.join(name))
-            .map_err(Failure::resources)?;
+        disk.create_dirs(&out.join(name))?;
     }
-    let write = |name: &str, bytes: &[u8]| {
-        disk.write_whole(&out.join(name), bytes)
-            .map_err(Failure::resources)
-    };
+    let write = |name: &str, bytes: &[u8]| disk.write_whole(&out.join(name), bytes);
     write(MANIFEST_FILE, manifest)?;
     write(TASKS_FILE, &manifest::text(tasks)?.0)?;
     let program_blake3 = copy_program(disk, out)?;
@@ -191,14 +188,12 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
             )
         },
     );
-    let (out, program) = (out.display(), "longreach submit");
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "--out: {out} holds {holds}\n  = help: `{program} --again {out}` continues it; another \
-             sweep needs another directory"
-        ),
-    ))
+    Err(Failure::config(format!(
+        "--out: {} holds {holds}\n  = help: `longreach submit --again {}` continues it; another \
+             sweep needs another directory",
+        out.display(),
+        quoted(&out.to_string_lossy())
+    )))
 }
 
 fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
@@ -226,17 +221,14 @@ fn none_to_do(plan: &Plan) -> Failure {
         true => "the same command with --chosen-by FILE and another --out submits the result",
         false => "`longreach run` with the same --recorded writes the report",
     };
-    Failure::new(
-        Exit::Config,
-        format!(
-            "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: {help}",
-            match plan.runs.len() {
-                1 => "the only run".to_owned(),
-                runs => format!("all {runs} runs"),
-            },
-            plan.name
-        ),
-    )
+    Failure::config(format!(
+        "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: {help}",
+        match plan.runs.len() {
+            1 => "the only run".to_owned(),
+            runs => format!("all {runs} runs"),
+        },
+        plan.name
+    ))
 }
 
 /// Seconds that starting a worker takes, which short runs consist of.
@@ -258,15 +250,12 @@ fn plan_tasks(
     let packed = pack(&secs, per_task, at_once, most);
     if packed.len() > most {
         let least = runs.len().div_ceil(most);
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--runs-per-task: {} make an array of {}\n  = allowed: at most {most} tasks \
+        return Err(Failure::config(format!(
+            "--runs-per-task: {} make an array of {}\n  = allowed: at most {most} tasks \
                  ({who})\n  = help: --runs-per-task {least} or more, or auto",
-                count(runs.len(), "run"),
-                count(packed.len(), "task")
-            ),
-        ));
+            count(runs.len(), "run"),
+            count(packed.len(), "task")
+        )));
     }
     let entry = |index: &usize| ManifestEntry {
         run: runs[*index].0.run_id.clone(),
@@ -290,10 +279,7 @@ fn complete(
     scheduler: Scheduler,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    let longest = tasks
-        .iter()
-        .map(|task| task.expected_secs)
-        .fold(0.0, f64::max);
+    let longest = longest_secs(tasks);
     if how.time_secs == 0 {
         // Estimates are of another machine; a task that needs longer is requeued and continues.
         let hours = (4.0 * longest / 3600.0).ceil() as u64;
@@ -348,8 +334,7 @@ fn copy_program(disk: &dyn Disk, out: &Path) -> Result<String, Failure> {
     let bytes = fs_err::read(&from).map_err(Failure::input)?;
     let hash = blake3::hash(&bytes).to_hex().to_string();
     let path = out.join(PROGRAM_FILE);
-    disk.write_whole(&path, &bytes)
-        .map_err(Failure::resources)?;
+    disk.write_whole(&path, &bytes)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -90,12 +90,8 @@ impl MemoryLimit {
     /// by the number of processes; no limit on systems that do not report it.
     pub fn of_machine(processes: usize, aside: u64) -> Self {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
-        let total = read(Path::new("/proc/meminfo")).and_then(|text| {
-            text.lines().find_map(|line| {
-                let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
-                kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-            })
-        });
+        let total = read(Path::new("/proc/meminfo"));
+        let total = total.and_then(|text| super::of_line(&text, "MemTotal:"));
         let least = total.into_iter().chain(cgroup::limit(read)).min();
         least.map_or(Self::NONE, |least| {
             Self::host(least.saturating_sub(aside) / processes.max(1) as u64)

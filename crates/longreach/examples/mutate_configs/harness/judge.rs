@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::exit::{Exit, Failure};
 
 /// Longest that any answer may take, in seconds of processor time: how long it takes by the clock
-/// depends on what else the machine does.
-pub const LONGEST: f64 = 1.0;
+/// depends on what else the machine does. The largest base, of 938 runs, takes 0.8.
+pub const LONGEST: f64 = 3.0;
 
 /// What the program says.
 pub struct Outcome {

@@ -344,9 +344,12 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         | "task:automaton.states"
         | "task:automaton.states[]" => &["task.transitions", "task.start", "task.accepting"],
         "task:automaton.language" => &["task.symbols"],
+        // Words of the answer's lengths that are all rejected.
+        "task:automaton.accepting" | "task:automaton.accepting[]" => &["task.answer"],
         // The words asked for must stand more often than the others.
         "task:frequent_words.words" | "task:frequent_words.alpha" => &["task.top"],
-        // The formula that reads a name without a number.
+        // Numbers that no formula reads, and the formula that reads a name without a number.
+        "pe:formula.bias" => &["model.pe.values.s", "model.pe.train.m"],
         "pe:formula.values" | "pe:formula.train" if gone => &["model.pe.bias"],
         "pe:by_head.parts" | "pe:by_head.parts[]" => &["model.pe.heads"],
         "pe:by_layer.parts[]" if gone => &["model.pe.pattern", "model.pe.pattern.1"],

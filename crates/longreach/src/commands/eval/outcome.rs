@@ -1,5 +1,6 @@
 //! Outcome of the evaluations of `longreach eval`.
 
+use crate::commands::report::spec_of;
 use experiment::runs_on_disk::files::RECORD_FILE;
 use records::metric::{LOSS_NATS, is_share};
 use records::store::EVALS_DIR;
@@ -9,7 +10,7 @@ use report::{ReportError, ReportSpec, report};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::exit::{Exit, Failure};
-use support::units::count;
+use support::units::{count, quoted};
 
 /// Outcome of the evaluations.
 pub struct Outcome {
@@ -68,6 +69,11 @@ impl Outcome {
         each.collect()
     }
 
+    /// The order of the methods in the configs of the experiments, as in their reports.
+    fn order(&self) -> Vec<String> {
+        spec_of::orders(self.evaluated.iter().filter_map(|(_, path)| run_of(path)))
+    }
+
     /// The table over all evaluated runs, and the paths of the records.
     ///
     /// # Errors
@@ -83,6 +89,7 @@ impl Outcome {
             formats: [].into(),
             names: experiment::spec::NAMES,
             width: support::console::width(),
+            order: self.order(),
             ..ReportSpec::default()
         };
         let (summary, is_shown) = match report(&records, &[], &spec) {
@@ -109,7 +116,7 @@ impl Outcome {
             .collect();
         let experiments: Vec<String> = experiments
             .iter()
-            .map(|place| place.display().to_string())
+            .map(|place| quoted(&place.to_string_lossy()))
             .collect();
         let shows = match is_shown {
             true => format!(" (`longreach report {}` shows them)", experiments.join(" ")),

@@ -17,7 +17,7 @@ use schema::text::excerpt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tasks::{Task, TaskError};
 
 /// A run that is ready to be evaluated.
@@ -40,8 +40,9 @@ pub struct Prepared {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the run is not finished, [`Exit::Config`] for lengths, scores or variants
-/// that do not fit it.
+/// [`Exit::Input`](support::exit::Exit::Input) if the run is not finished,
+/// [`Exit::Config`](support::exit::Exit::Config) for lengths, scores or variants that do not fit
+/// it.
 #[expect(
     clippy::too_many_lines,
     reason = "one check after the other, each with its answer"
@@ -96,7 +97,7 @@ pub fn prepare(
             "--lengths {}: {}\n  = allowed: {}\n  = help: {}",
             error.value, error.problem, error.allowed, error.hint
         );
-        Failure::new(Exit::Config, message)
+        Failure::config(message)
     })?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
@@ -111,7 +112,7 @@ pub fn prepare(
             variants.len(),
             lengths.len()
         );
-        return Err(Failure::new(Exit::Config, message));
+        return Err(Failure::config(message));
     }
     spec.eval = EvalSpec {
         variants,
@@ -147,7 +148,7 @@ fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
         ),
     };
     let message = format!("--lengths {}: {why}", shown.join(","));
-    Some(Failure::new(Exit::Config, message))
+    Some(Failure::config(message))
 }
 
 /// The record of this evaluation and its path, if it exists, can be read, is of these weights, and
@@ -155,7 +156,8 @@ fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] if it is the one that the run itself made, and skipped lengths that fit now.
+/// [`Exit::Config`](support::exit::Exit::Config) if it is the one that the run itself made, and
+/// skipped lengths that fit now.
 pub fn existing(
     directory: &Path,
     prepared: &Prepared,
@@ -174,7 +176,7 @@ pub fn existing(
         if skipped_fits(own, spec, &sizes, limit) {
             let message = "the run skipped lengths for want of memory, and they fit now\n  = help: \
                            `longreach run` with its config and --memory-limit scores them";
-            return Err(Failure::new(Exit::Config, message));
+            return Err(Failure::config(message));
         }
         return Ok(Some((own.clone(), directory.join(RECORD_FILE))));
     }
@@ -204,7 +206,7 @@ fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
          table has one column for both\n  = help: choose another upper end",
         asked.to()
     );
-    Err(Failure::new(Exit::Config, message))
+    Err(Failure::config(message))
 }
 
 /// Refuses a length where an evaluation of such a training in the same experiment was over a range
@@ -212,7 +214,8 @@ fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] with the evaluation; [`Exit::Input`] if the experiment cannot be read.
+/// [`Exit::Config`](support::exit::Exit::Config) with the evaluation;
+/// [`Exit::Input`](support::exit::Exit::Input) if the experiment cannot be read.
 pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Failure> {
     let setting = |job: &Job| {
         let spec = &job.spec;
@@ -253,7 +256,7 @@ pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Fa
                 path.display(),
                 row.length()
             );
-            return Err(Failure::new(Exit::Config, message));
+            return Err(Failure::config(message));
         }
     }
     Ok(())
@@ -263,7 +266,7 @@ pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Fa
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for none, a repeated one, or one out of range.
+/// [`Exit::Config`](support::exit::Exit::Config) for none, a repeated one, or one out of range.
 pub fn check_lengths(lengths: &[TestLen]) -> Result<(), Failure> {
     let distinct: std::collections::BTreeSet<usize> = lengths.iter().map(TestLen::to).collect();
     if lengths.is_empty()
@@ -282,7 +285,7 @@ pub fn check_lengths(lengths: &[TestLen]) -> Result<(), Failure> {
              help: write --lengths 128,256,512",
             1 << 22
         );
-        return Err(Failure::new(Exit::Config, message));
+        return Err(Failure::config(message));
     }
     Ok(())
 }
@@ -319,6 +322,6 @@ fn check_scores(
             };
             let (problem, allowed) = (error.problem, error.allowed);
             let message = format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}");
-            Failure::new(Exit::Config, message)
+            Failure::config(message)
         })
 }

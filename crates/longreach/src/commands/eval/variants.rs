@@ -11,7 +11,7 @@ use experiment::spec::{RunSpec, TRAINED, VariantSpec};
 use posenc::{ConfigError, PositionsConfig};
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tasks::Task;
 use toml::{Table, Value};
 
@@ -20,7 +20,7 @@ use toml::{Table, Value};
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for a variant that does not fit the run.
+/// [`Exit::Config`](support::exit::Exit::Config) for a variant that does not fit the run.
 pub fn variants(
     spec: &RunSpec,
     task: &dyn Task,
@@ -88,13 +88,12 @@ impl Argument<'_> {
     fn fail(&self, problem: &str, help: &str) -> Failure {
         let text = self.0;
         let message = format!("--variant {text}: {problem}\n  = help: {help}");
-        Failure::new(Exit::Config, message)
+        Failure::config(message)
     }
 
     /// What is wrong with an encoding as it is written, as a config would have it.
     fn misread(&self, mut error: Diagnostic, trained: &str, help: &str) -> Failure {
-        let argument = format!("--variant {}", self.0);
-        error.place = Location::CommandLine { argument };
+        error.place = Location::argument(format!("--variant {}", self.0));
         if let Problem::UnknownKey { table, .. } = &mut error.problem
             && *table == TableName::Document
         {
@@ -117,7 +116,7 @@ impl Argument<'_> {
             "--variant {text}: `{key}` {problem}\n  = value: {value}\n  = allowed: {allowed}\n  = \
              help: {hint}"
         );
-        Failure::new(Exit::Config, message)
+        Failure::config(message)
     }
 
     /// What is asked for; `None` with a note if the variant is for other encodings.

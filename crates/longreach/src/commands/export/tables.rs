@@ -6,7 +6,7 @@ use inspect::tables::{Angles, Layer, Table, Turn, tables};
 use safetensors::tensor::Dtype;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tiny_transformer::{AttentionKind, Mask};
 
 /// Key of the metadata that distinguishes such a file.
@@ -17,8 +17,8 @@ pub(super) const ABOUT: &str = "tables";
 ///
 /// # Errors
 ///
-/// As [`Trained::open`], [`Exit::Config`] for an encoding that reads content, and
-/// [`Exit::Resources`].
+/// As [`Trained::open`], [`Exit::Config`](support::exit::Exit::Config) for an encoding that reads
+/// content, and [`Exit::Resources`](support::exit::Exit::Resources).
 pub fn write(request: &Args) -> Result<String, Failure> {
     let trained = Trained::open(request, "tables")?;
     let transformer = &trained.spec.model.transformer;
@@ -125,12 +125,9 @@ fn refused(what: &str, why: &str, has_others: bool) -> Failure {
     } else {
         ""
     };
-    Failure::new(
-        Exit::Config,
-        format!(
-            "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
+    Failure::config(format!(
+        "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
              softmax attention\n  = help: {other}`longreach list encodings` says which hooks an \
              encoding has"
-        ),
-    )
+    ))
 }

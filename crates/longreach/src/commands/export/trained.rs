@@ -18,7 +18,7 @@ use records::record::RunStatus;
 use rundir::Weights;
 use std::rc::Rc;
 use support::console;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tasks::Task;
 
 /// A run that has ended, with what it trained.
@@ -163,11 +163,8 @@ impl Trained {
 }
 
 fn unknown(option: &str, value: &str, allowed: &str) -> Failure {
-    Failure::new(
-        Exit::Config,
-        format!(
-            "{option} {value}: the config of the run does not have it, and what `longreach eval` \
+    Failure::config(format!(
+        "{option} {value}: the config of the run does not have it, and what `longreach eval` \
              adds is not exported\n  = allowed: {allowed}"
-        ),
-    )
+    ))
 }

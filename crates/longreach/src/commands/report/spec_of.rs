@@ -1,6 +1,6 @@
 //! What the report of kept configs should contain.
 
-use super::{Args, PlacedRun};
+use super::Args;
 use crate::commands::records::by_experiment;
 use experiment::runs_on_disk::kept_configs::{self, Config};
 use records::{Claims, RunRecord};
@@ -69,10 +69,9 @@ pub fn titled(
     }
 }
 
-/// The order of lines and rows of several experiments: that of the config of each, as far as an
-/// experiment's directory has one.
-pub fn orders(placed: &[PlacedRun]) -> Vec<String> {
-    let runs = placed.iter().filter_map(|(_, run)| run.as_deref());
+/// The order of lines and rows of the experiments of these runs: that of the config of each, as far
+/// as an experiment's directory has one.
+pub fn orders<'r>(runs: impl Iterator<Item = &'r Path>) -> Vec<String> {
     let mut read = BTreeSet::new();
     let experiments = runs.filter_map(Path::parent).filter(|at| read.insert(*at));
     let texts = experiments.flat_map(kept_configs::order);
