@@ -31,7 +31,7 @@ def main(work):
 
 def check_logits(runs):
     print(f"PyTorch {torch.__version__.split('+')[0]}: logits of python/longreach and of Longreach")
-    print(f"{'experiment':11} {'method':62} {'variant':10} {'length':>6} {'largest':>8} {'difference':>10}")
+    print(f"{'experiment':11} {'method':62} {'variant':10} {'length':>6} {'max logit':>9} {'difference':>10}")
     failed, compared = [], 0
     for run in sorted(runs, key=lambda run: (run.parent.name, name(run))):
         expected = load_file(str(run / "logits.safetensors"))
@@ -46,7 +46,7 @@ def check_logits(runs):
             largest = expected[key].abs().max().item()
             print(
                 f"{run.parent.name:11} {name(run)[:62]:62} {variant:10} {length:>6}"
-                f" {largest:8.2f} {difference:10.1e}"
+                f" {largest:9.2f} {difference:10.1e}"
             )
             compared += 1
             if not difference <= TOLERANCE:

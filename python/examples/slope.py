@@ -1,4 +1,4 @@
-"""An encoding of one's own beside those of the program: docs/from-pytorch.md."""
+"""Your own encoding, compared with those of the program: docs/from-pytorch.md."""
 import torch
 from longreach import bench
 

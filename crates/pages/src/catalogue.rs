@@ -112,11 +112,13 @@ fn introduction(records: &[RunRecord], halves: &[RunRecord], [near, far]: [usize
         "<!-- Written by `scripts/pages`; a test compares. Do not edit. -->\n\n# Catalogue \
          of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
          pictures are those of a model of width {} with {} layers and {} heads, trained at {near} \
-         tokens. A picture shows, of rotations, the tokens that each pair takes for a turn and the \
-         score of two equal vectors by distance; of biases, the bias by distance and for every \
-         pair; of what is added to the input, the table and how alike positions are; of all \
-         others, the score of two equal vectors and what is changed in the logits of a text \
-         whose token changes in the middle.\n\nPerplexities are those of the experiment \
+         tokens. The pictures show\n\n\
+         - for rotations: the wavelength of each pair, and the score of two equal vectors by \
+         distance;\n\
+         - for biases: the bias by distance, and for every pair of tokens;\n\
+         - for tables added to the input: the table, and the similarity of positions;\n\
+         - for all others: the score of two equal vectors, and the change of the logits of a text \
+         whose middle token changes.\n\nPerplexities are those of the experiment \
          `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, \
          mean [{LOG_INTERVAL}], {} seeds under one small budget, {}. \
          {}They order encodings at this size and budget and say nothing about a large model. \
@@ -447,17 +449,17 @@ fn properties(facts: &Facts) -> String {
     let properties = [
         (
             facts.relative,
-            "logits depend on key - query alone",
-            "logits depend on more than key - query",
+            "position enters only as the distance between query and key",
+            "position enters not only as the distance between query and key",
         ),
-        (facts.by_distance, "distances may be drawn at random", ""),
+        (facts.by_distance, "works with `randomized_distances`", ""),
         (facts.reads_length, "reads the length of the sequence", ""),
         (
             facts.linear,
-            "linear attention can host it",
-            "linear attention cannot host it",
+            "works with linear attention",
+            "does not work with linear attention",
         ),
-        (facts.causal_only, "only a causal mask can host it", ""),
+        (facts.causal_only, "needs a causal mask", ""),
     ];
     let names = properties
         .iter()
