@@ -107,6 +107,10 @@ fn the_loss_of_a_mixed_batch_is_that_of_its_rows_alone() {
         ("{kind=\"rope\"}", "{kind=\"randomized\",max_position=40}"),
         ("{kind=\"nope\"}", "{kind=\"randomized\",max_position=40}"),
         (
+            "{kind=\"sinusoidal\"}",
+            "{kind=\"randomized\",max_position=40}",
+        ),
+        (
             "{kind=\"alibi\"}",
             "{kind=\"randomized_distances\",max_distance=40}",
         ),

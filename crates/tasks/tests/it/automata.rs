@@ -348,7 +348,8 @@ fn mistakes_name_their_key() {
         let [table, key, value, problem, rest] = common::cells(row);
         let change = table.split_once(" -> ");
         let table = change.map_or(table.to_owned(), |(from, to)| changed(from, to));
-        refused(&table, [key, value.trim_matches('-'), problem, rest]);
+        let value = if value == "-" { "" } else { value };
+        refused(&table, [key, value, problem, rest]);
     }
     let unreached = changed("\"r\", y = \"r\"", "\"q\", y = \"q\"");
     let unreached = unreached.replace("[\"p\", \"r\"]", "[\"q\"]");

@@ -59,11 +59,15 @@ pub trait MustHave {
 impl MustHave for str {
     #[track_caller]
     fn must_have(&self, part: &str) {
-        assert!(self.contains(part), "`{part}` is missing:\n{self}");
+        // Every text has an empty part.
+        assert!(
+            !part.is_empty() && self.contains(part),
+            "`{part}` is missing:\n{self}"
+        );
     }
 }
 
-/// The rows of a table in text: its lines, but empty ones and comments.
+/// The rows of a table in text: its lines, except empty ones and comments.
 pub fn lines(table: &str) -> impl Iterator<Item = &str> {
     let lines = table.lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -72,7 +76,9 @@ pub fn lines(table: &str) -> impl Iterator<Item = &str> {
 /// The cells of a row of a table in text, between ` | `.
 pub fn cells<const N: usize>(row: &str) -> [&str; N] {
     let cells: Vec<&str> = row.split(" | ").collect();
-    cells.try_into().unwrap_or_else(|_| panic!("{row}"))
+    cells
+        .try_into()
+        .unwrap_or_else(|_| panic!("{N} cells wanted: {row}"))
 }
 
 /// A cell of several lines, which `; ` separates.
@@ -80,7 +86,7 @@ pub fn by_lines(cell: &str) -> String {
     cell.replace("; ", "\n")
 }
 
-/// A list of tuples, `a, b; c, d;`, one of which is a line where rustfmt would make it four.
+/// An array of tuples, `a, b; c, d;`. rustfmt leaves macros alone, so that a tuple stays on one line.
 macro_rules! cases {
     ($($($cell:expr),+;)*) => { [$(($($cell),+)),*] };
 }

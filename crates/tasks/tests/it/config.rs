@@ -74,12 +74,10 @@ task = 3
 
 #[test]
 fn every_error_has_its_exact_path() {
-    let mut text = String::new();
-    for line in WRONG_TABLES.lines() {
-        let Some(error) = line.strip_prefix("    ") else {
-            text = common::by_lines(line);
-            continue;
-        };
+    let lines: Vec<&str> = common::lines(WRONG_TABLES).collect();
+    for pair in lines.chunks(2) {
+        let text = common::by_lines(pair[0]);
+        let error = pair[1].strip_prefix("    ").expect("the error of a table");
         let (path, message) = error.split_once(": ").expect(error);
         let (found_path, found) = parse(&text).expect_err(&text);
         assert_eq!(found_path, path, "{text}\n{found}");
@@ -145,8 +143,9 @@ a path or a glob with `*`, `?`, `[...]` or `**`
 #[test]
 fn values_out_of_range_name_key_value_and_range() {
     let mut allowed = "";
-    for line in WRONG_VALUES.lines() {
+    for line in common::lines(WRONG_VALUES) {
         let Some(case) = line.strip_prefix("    ") else {
+            assert!(!line.contains(" | "), "a case without its indent: {line}");
             allowed = line;
             continue;
         };

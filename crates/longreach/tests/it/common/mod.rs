@@ -220,21 +220,42 @@ pub fn exits(output: &Output, code: i32) {
 }
 
 /// The cases of a table, `CASE -> PART | PART` each. A line that begins with four spaces continues
-/// the one before it, and one that begins with `#` is a comment.
+/// the case before it, without a blank between them, and one that begins with `#` is a comment.
+#[track_caller]
 pub fn cases(table: &str) -> Vec<(String, Vec<String>)> {
-    let joined = table.replace("\n    ", "");
-    let lines = joined.lines();
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let case = |line: &str| {
-        let (case, parts) = line.split_once("->").expect("a case and its parts");
-        let parts = parts.split('|').map(|part| part.trim().to_owned());
-        (case.trim().to_owned(), parts.collect())
+    let mut lines: Vec<String> = Vec::new();
+    let is_read = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    for line in table.lines().filter(is_read) {
+        match line.strip_prefix("    ") {
+            Some(more) => lines.last_mut().expect("a case to continue").push_str(more),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    let case = |line: &String| {
+        let parts = line.split_once("->");
+        let (case, parts) = parts.unwrap_or_else(|| panic!("no `->` in {line}"));
+        let parts: Vec<String> = parts
+            .split('|')
+            .map(|part| part.trim().to_owned())
+            .collect();
+        // Every text has an empty part.
+        assert!(
+            !parts.iter().any(String::is_empty),
+            "an empty part in {line}"
+        );
+        (case.trim().to_owned(), parts)
     };
-    lines.map(case).collect()
+    assert!(!lines.is_empty(), "a table without cases");
+    lines.iter().map(case).collect()
 }
 
 /// The words of a command line: between blanks, or in '...'.
+#[track_caller]
 pub fn words(line: &str) -> Vec<&str> {
+    assert!(
+        line.matches('\'').count().is_multiple_of(2),
+        "a quote is open in {line}"
+    );
     let parts = line.split('\'').enumerate();
     let words = parts.flat_map(|(index, part)| match index % 2 {
         0 => part.split_whitespace().collect(),
@@ -246,7 +267,11 @@ pub fn words(line: &str) -> Vec<&str> {
 /// Asserts that a text has a part.
 #[track_caller]
 pub fn has(text: &str, part: &str) {
-    assert!(text.contains(part), "`{part}` is missing:\n{text}");
+    // Every text has an empty part.
+    assert!(
+        !part.is_empty() && text.contains(part),
+        "`{part}` is missing:\n{text}"
+    );
 }
 
 /// Asserts that a text does not have a part.

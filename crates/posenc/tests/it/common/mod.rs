@@ -24,7 +24,7 @@ pub const LENGTHS: Lengths = Lengths {
     test_len: 256,
 };
 
-/// The rows of a table in text: its lines, but empty ones and comments.
+/// The rows of a table in text: its lines, except empty ones and comments.
 pub fn lines(table: &str) -> impl Iterator<Item = &str> {
     let lines = table.lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -33,7 +33,9 @@ pub fn lines(table: &str) -> impl Iterator<Item = &str> {
 /// The cells of a row of a table in text, between ` | `.
 pub fn cells<const N: usize>(row: &str) -> [&str; N] {
     let cells: Vec<&str> = row.split(" | ").collect();
-    cells.try_into().unwrap_or_else(|_| panic!("{row}"))
+    cells
+        .try_into()
+        .unwrap_or_else(|_| panic!("{N} cells wanted: {row}"))
 }
 
 /// Reads a tensor back as f64, which loses nothing.
