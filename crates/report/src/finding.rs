@@ -351,8 +351,11 @@ fn another_metric(setting: &Setting<'_>) -> String {
 
 /// Why no method has a score in length; none where one has.
 fn untested(setting: &Setting<'_>) -> Option<String> {
-    let mut methods = setting.methods.iter();
-    if methods.any(|m| setting.converged(m) != InLength::Untested) {
+    let has_score = |m: &Method| {
+        let seeds = setting.learned(m).seeds;
+        seeds.iter().any(|(_, score, _)| !score.is_nan())
+    };
+    if setting.methods.iter().any(has_score) {
         return None;
     }
     let len = setting.in_length?;

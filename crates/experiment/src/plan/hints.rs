@@ -89,7 +89,13 @@ fn of_other_kinds(name: &str, above: &KeyPath, table: &Table) -> Option<String> 
         "task" => (TaskConfig::KINDS, known_keys::<TaskConfig>),
         of if of.ends_with("positions") => (PositionsConfig::KINDS, known_keys::<PositionsConfig>),
         of if of.ends_with("scaling") => (RopeScaling::KINDS, known_keys::<RopeScaling>),
-        _ => (EncodingConfig::KINDS, known_keys::<EncodingConfig>),
+        of if ["model.pe", "train.stages.", "eval.variants."]
+            .iter()
+            .any(|start| of.starts_with(start)) =>
+        {
+            (EncodingConfig::KINDS, known_keys::<EncodingConfig>)
+        }
+        _ => return None,
     };
     let has = |kind: &&&str| keys(kind).iter().any(|key| key == name);
     let kinds: Vec<&str> = kinds.iter().filter(has).copied().collect();

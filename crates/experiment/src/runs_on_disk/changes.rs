@@ -11,7 +11,7 @@ use records::RunRecord;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use support::units::{count, first_of};
+use support::units::{count, first_of, quoted};
 
 /// Runs of other configs that are read.
 const MAX_OTHERS: usize = 50;
@@ -133,7 +133,7 @@ fn lengths_help(experiment: &Path, theirs: &RunSpec, ours: &RunSpec) -> String {
     }
     format!(
         "; `longreach eval {} --lengths {}` tests the trained runs there, without training again",
-        experiment.display(),
+        quoted(&experiment.to_string_lossy()),
         more.join(",")
     )
 }

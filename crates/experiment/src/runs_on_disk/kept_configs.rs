@@ -366,7 +366,8 @@ fn never_chosen(name: &str, configs: &[Config]) -> Failure {
     let allowed = kept_names(configs).unwrap_or_else(|| "none: no config is kept here".to_owned());
     Failure::config(format!(
         "--config {name}: it has [select] and was not run here as it is, so that its chosen \
-             values are not known\n  = allowed: {allowed}\n  = help: `longreach run {name}` \
-             chooses them, or name the id of a config with overrides"
+             values are not known\n  = allowed: {allowed}\n  = help: `longreach run {}` \
+             chooses them, or name the id of a config with overrides",
+        quoted(name)
     ))
 }

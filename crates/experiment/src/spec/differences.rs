@@ -37,7 +37,7 @@ pub fn differences<'a>(
 
 /// A value in a message.
 pub fn shown(value: Option<&Value>) -> String {
-    value.map_or("not set".to_owned(), |value| short(&value.to_string()))
+    value.map_or("absent".to_owned(), |value| short(&value.to_string()))
 }
 
 /// The first 60 characters of a text.

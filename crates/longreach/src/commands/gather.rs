@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::{Exit, Failure};
-use support::units::count;
+use support::units::{count, quoted};
 
 /// Write the records of many runs into one file, one per line
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ fn check_name(out: &Path) -> Result<(), Failure> {
     Err(Failure::config(format!(
         "--out {}: records are read from files whose name ends with .jsonl\n  = help: --out {}",
         out.display(),
-        out.with_extension("jsonl").display()
+        quoted(&out.with_extension("jsonl").to_string_lossy())
     )))
 }
 

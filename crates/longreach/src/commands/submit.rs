@@ -295,8 +295,8 @@ const OWN_OPTIONS: [(&[&str], &str); 5] = [
     ),
     (&["--output", "-o", "--error", "-e"], "logs are in DIR/logs"),
     (
-        &["--requeue", "--no-requeue"],
-        "stopped tasks are requeued, and continue",
+        &["--no-requeue"],
+        "leave it out: stopped tasks are requeued, and continue",
     ),
     (
         &["--signal"],
@@ -313,11 +313,19 @@ fn check_options(arguments: &Args) -> Result<(), Failure> {
                 "scheduler option {option:?}: control characters cannot stand in a script"
             )));
         }
+        // A long option may be cut, and a short one is followed by its value.
         let name = option.split('=').next().unwrap_or(option);
-        let own = OWN_OPTIONS.iter().find(|(names, _)| names.contains(&name));
-        if let (Some(Scheduler::Slurm), Some((_, help))) = (arguments.cluster, own) {
+        let is_meant = |own: &&str| match own.starts_with("--") {
+            true => name.len() > 3 && own.starts_with(name),
+            false => !option.starts_with("--") && option.starts_with(*own),
+        };
+        let own = OWN_OPTIONS
+            .iter()
+            .find(|(names, _)| names.iter().any(is_meant));
+        if let (Some(Scheduler::Slurm), Some((names, help))) = (arguments.cluster, own) {
             return Err(Failure::config(format!(
-                "scheduler option {option}: the script sets {name} itself\n  = help: {help}"
+                "scheduler option {option} would replace {} of the script\n  = help: {help}",
+                names[0].replace("--no-", "--")
             )));
         }
     }
@@ -400,9 +408,9 @@ fn finish(
 ) -> Result<Exit, Failure> {
     if go {
         let ids = scheduler.go(directory, generation)?;
-        let shown = directory.display();
+        let word = quoted(&directory.to_string_lossy());
         console::print(&format!(
-            "submitted: {}\n`longreach status {shown}` says what becomes of it",
+            "submitted: {}\n`longreach status {word}` says what becomes of it",
             ids.join(", then the report as ")
         ));
         return Ok(Exit::Done);

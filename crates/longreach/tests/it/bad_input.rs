@@ -18,6 +18,7 @@ model.pe.kind=rpoe -> rpoe | rope
 model.pe={kind="nope",base=500} -> model.pe | `base` is a key of | , not of nope
 model.pe.scaling={kind="linear",beta_fast=32} -> `beta_fast` is a key of | , not of linear
 task={kind="sort",modulus=4} -> `modulus` is a key of | summation | , not of sort
+task={kind="text",windows={kind="non_overlapping",window=3}} -> window | no keys
 model.pe={kind="formula",bias="-m*log(1+d)",m=[0.5,1.0]}
     -> model.pe | `m` | write `values = { m = .. }`
 task.kind=kopy -> kopy | copy

@@ -592,8 +592,19 @@ fn options_that_would_break_a_script_are_refused() {
             "--max-parallel 3",
             "hq starts every task that there is room for",
         ),
-        ("slurm", "-- --array=5-9", "the script sets --array itself"),
+        (
+            "slurm",
+            "-- --array=5-9",
+            "--array=5-9 would replace --array",
+        ),
+        ("slurm", "-- --arr 5-9", "--arr would replace --array"),
+        ("slurm", "-- -a5-9", "-a5-9 would replace --array"),
         ("slurm", "-- -t 00:10:00", "write `--time` before the `--`"),
+        (
+            "slurm",
+            "-- --no-requeue",
+            "--no-requeue would replace --requeue",
+        ),
     ] {
         fails(&sweep.submit(engine, &words(arguments)), 2, part);
     }
@@ -601,6 +612,9 @@ fn options_that_would_break_a_script_are_refused() {
     std::fs::create_dir(&sweep.out).unwrap();
     std::fs::write(sweep.out.join("logs"), "").unwrap();
     fails(&sweep.submit("slurm", &[]), 2, "logs");
+    std::fs::remove_file(sweep.out.join("logs")).unwrap();
+    let harmless = words("-- -p main --exclusive --nodes 1 --export=ALL --time-min=1");
+    exits(&sweep.submit("slurm", &harmless), 0);
 }
 
 /// GNU parallel gives a slot beyond the GPUs none, and 0 slots are as many as there are tasks.

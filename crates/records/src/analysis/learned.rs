@@ -85,8 +85,8 @@ impl Setting<'_> {
     /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the
     /// mean over tested lengths up to the training length, is at least [`metric::LEARNED`].
     /// Elsewhere: the leading metric in length is better than guessing. A training that diverged
-    /// has not learned. Of a variant, the scores of the
-    /// trained encoding say it: the weights are the same.
+    /// has not learned, where others of its method have a score or all diverged. Of a variant, the
+    /// scores of the trained encoding say it: the weights are the same.
     pub fn learned(&self, method: &Method) -> Learned {
         let method = self.trained(method);
         let lead = self.lead();
@@ -119,9 +119,13 @@ impl Setting<'_> {
         let diverged = |run: &Run<'_>| {
             (run.status == RunStatus::Diverged).then_some((run.seed, f64::NAN, false))
         };
+        // Where the others were not tested in length, one that diverged says nothing of the method.
+        let any = runs.iter().any(|run| judged(run).is_some());
+        let all = runs.iter().all(|run| diverged(run).is_some());
+        let failed = |run: &Run<'_>| diverged(run).filter(|_| any || all);
         let seeds = runs
             .iter()
-            .filter_map(|run| judged(run).or_else(|| diverged(run)));
+            .filter_map(|run| judged(run).or_else(|| failed(run)));
         Learned {
             seeds: seeds.collect(),
             what,

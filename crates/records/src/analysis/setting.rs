@@ -63,6 +63,13 @@ pub struct Method {
 }
 
 impl Setting<'_> {
+    /// Whether all runs are of one experiment.
+    pub fn is_of_one_experiment(&self) -> bool {
+        let mut runs = self.groups.iter().flat_map(|group| &group.runs);
+        let first = runs.next().map(|run| &run.experiment);
+        runs.all(|run| Some(&run.experiment) == first)
+    }
+
     /// The method of that name or title; by its name without the keys of labels where only one has
     /// it.
     pub fn method(&self, name: &str) -> Option<&Method> {

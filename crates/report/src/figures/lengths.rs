@@ -19,7 +19,9 @@ const MOST_LENGTHS: usize = 24;
 pub(super) fn figures(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Figure> {
     let count = setting.methods.len();
     let is_number = |text: &str| text.parse::<f64>().is_ok();
-    let is_axis = count >= FEWEST && setting.methods.iter().all(|m| is_number(&m.plain));
+    let is_axis = count >= FEWEST
+        && setting.is_of_one_experiment()
+        && setting.methods.iter().all(|m| is_number(&m.plain));
     let fits = count <= MOST_METHODS && (2..=MOST_LENGTHS).contains(&setting.lengths.len());
     let figure = (fits && (is_axis || count > MOST_LINES)).then(|| figure(setting));
     figure.into_iter().collect()

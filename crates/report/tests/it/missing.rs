@@ -103,6 +103,18 @@ fn a_training_that_diverged_has_not_learned() {
     assert_eq!(reach(&records, "a"), "not converged");
 }
 
+/// It says nothing of its method where the other seeds were not tested in length.
+#[test]
+fn a_training_that_diverged_is_no_seed_where_nothing_was_tested_in_length() {
+    let mut records = copying();
+    for run in &mut records {
+        run.evals.retain(|row| row.test_len > run.task.train_len);
+    }
+    diverge(of(&mut records, "a", 1));
+    let page = markdown(&records);
+    assert!(!page.contains("seeds learned"), "{page}");
+}
+
 #[test]
 fn seeds_whose_score_is_not_finite_are_not_passed_over() {
     let better = json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": [128],

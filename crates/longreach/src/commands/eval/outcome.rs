@@ -69,7 +69,7 @@ impl Outcome {
         each.collect()
     }
 
-    /// The order of the methods in the configs of the experiments, as in their reports.
+    /// The order of the methods in the config of each experiment that keeps one.
     fn order(&self) -> Vec<String> {
         spec_of::orders(self.evaluated.iter().filter_map(|(_, path)| run_of(path)))
     }
