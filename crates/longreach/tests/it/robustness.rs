@@ -409,8 +409,8 @@ fn nobody_listening_ends_no_run() {
     assert_eq!(scratch.records().len(), 1);
 }
 
-/// Beside other experiments a method's name begins with that of its own, and need not be written
-/// so where one experiment has it.
+/// In a report on several experiments a method's name begins with its experiment. `--baseline`
+/// finds it without, where one experiment has it.
 #[test]
 fn a_baseline_is_named_without_its_experiment() {
     let (scratch, run) = one();

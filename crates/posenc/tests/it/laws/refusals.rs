@@ -171,7 +171,7 @@ fn scaled(scaling: &str) -> String {
     format!("kind = 'rope', scaling = {{{scaling}}}")
 }
 
-/// A table is refused at heads of so many dimensions, and the key at fault is named.
+/// Refuses a table for a given head dimension, and names the key at fault.
 fn refused(head_dim: usize, table: &str, key: &str) {
     let shape = ModelShape {
         d_model: 4 * head_dim,
