@@ -7,9 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 use support::exit::{Exit, Failure};
 
-/// Longest that any answer may take, in seconds of processor time: how long it takes by the clock
-/// depends on what else the machine does. The largest base, of 938 runs, takes 0.8.
-pub const LONGEST: f64 = 3.0;
+/// Longest that a refusal may take, in seconds of processor time: how long it takes by the clock
+/// depends on what else the machine does.
+pub const LONGEST: f64 = 1.0;
+/// What each run of a valid plan may take beside it: the largest base, of 938 runs, takes 0.8 s.
+const PER_RUN: f64 = 0.001;
 
 /// What the program says.
 pub struct Outcome {
@@ -17,6 +19,17 @@ pub struct Outcome {
     pub said: Result<Result<usize, Failure>, String>,
     /// Processor time of this thread, which does all of the work.
     pub secs: f64,
+}
+
+impl Outcome {
+    /// Whether the answer took longer than it may.
+    fn is_slow(&self) -> bool {
+        let runs = match &self.said {
+            Ok(Ok(runs)) => *runs,
+            _ => 0,
+        };
+        self.secs > LONGEST + PER_RUN * runs as f64
+    }
 }
 
 /// Whether that is right.
@@ -56,7 +69,7 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     // A busy machine makes a core slower too: what is slow three times is slow.
     let mut outcome = timed();
     for _ in 0..2 {
-        if outcome.secs > LONGEST {
+        if outcome.is_slow() {
             outcome = timed();
         }
     }
@@ -99,7 +112,7 @@ pub fn well_formed(failure: &Failure) -> Result<(), String> {
 
 /// Holds an answer against what was decided: valid for a `reason`, or to be refused.
 pub fn judge(outcome: &Outcome, reason: Option<&str>, mutant: &Mutant, form: Form) -> Verdict {
-    if outcome.secs > LONGEST {
+    if outcome.is_slow() {
         return Verdict::Wrong(format!("took {:.1} s", outcome.secs));
     }
     match (&outcome.said, reason) {
