@@ -5,7 +5,7 @@
 //! how it is averaged over seeds and compared: perplexities by their logarithms, which are the
 //! losses in nats, so that a mean perplexity is exp of the mean loss.
 
-use crate::record::{EvalRow, TaskFacts};
+use crate::record::{EvalRow, Metric, TaskFacts};
 use crate::stats::Scale;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -37,6 +37,7 @@ pub const SEMANTIC_SCORE: &str = "semantic_score";
 /// How far one token moves the logits of a rotary head, `positional_score_LAYER_HEAD`.
 pub const POSITIONAL_SCORE: &str = "positional_score";
 /// What is recorded of every head, `NAME_LAYER_HEAD`. They describe a model and are not scores.
+/// `NAME` alone is the mean over all heads.
 pub const OF_HEADS: [&str; 4] = [ATTENTION_DISTANCE, BLIND, SEMANTIC_SCORE, POSITIONAL_SCORE];
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
@@ -173,7 +174,7 @@ pub const METRICS: &[MetricDef] = &[
                      only their distance from it changes, by a Gaussian estimate over the \
                      distances of the window (Wu et al. 2026, arXiv 2609.39929); mean over the \
                      first 32 rows, 4 queries and 16 keys of each; it describes the model and is \
-                     no score",
+                     not a score",
         ..SCORE
     },
     MetricDef {
@@ -395,10 +396,24 @@ pub fn is_repetition(metric: &str, lead: &str) -> bool {
     metric == BITS_PER_BYTE && lead == PERPLEXITY || depth(metric).is_some()
 }
 
-/// A stored or derived metric of one evaluation, with the count it is a mean over.
+/// The mean over all heads of one of [`OF_HEADS`], with the smallest count of a head.
+fn over_heads(row: &EvalRow, name: &str) -> Option<(f64, u64)> {
+    let heads = row.metrics.iter();
+    let heads = heads.filter(|(metric, _)| head_of(name, metric).is_some());
+    let heads: Vec<&Metric> = heads.map(|(_, stored)| stored).collect();
+    let sum: f64 = heads.iter().map(|head| head.value).sum();
+    let n = heads.iter().map(|head| head.n).min()?;
+    Some((sum / heads.len() as f64, n))
+}
+
+/// A stored or derived metric of one evaluation, with the count it is a mean over. One of
+/// [`OF_HEADS`] by its name alone is the mean over all heads.
 pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)> {
     if let Some(stored) = row.metrics.get(metric) {
         return Some((stored.value, stored.n));
+    }
+    if OF_HEADS.contains(&metric) {
+        return over_heads(row, metric);
     }
     // What is not stored may follow from the loss.
     let loss = row.metrics.get(LOSS_NATS)?;

@@ -481,6 +481,7 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
     for part in [
+        "mean attention distance by test length",
         "mean attention distance by head at 40",
         "attention-distance.svg",
         "each key weighed by its attention weight",

@@ -170,21 +170,15 @@ impl Setting<'_> {
         heads
     }
 
-    /// The longest test length up to the training length and the longest of all at which `name`,
-    /// one of [`metric::OF_HEADS`], was recorded; one where these are the same.
-    pub fn lengths_of_heads(&self, name: &str) -> Vec<usize> {
+    /// The test lengths at which `name`, one of [`metric::OF_HEADS`], was recorded.
+    pub fn lengths_of_heads(&self, name: &str) -> BTreeSet<usize> {
         let runs = self.groups.iter().flat_map(|group| &group.runs);
         let rows = runs.flat_map(|run| run.rows()).map(|(_, row)| row);
         let has = |row: &&EvalRow| {
             let mut metrics = row.metrics.keys();
             metrics.any(|metric| metric::head_of(name, metric).is_some())
         };
-        let recorded: BTreeSet<usize> = rows.filter(has).map(|row| row.test_len).collect();
-        let in_length = recorded.range(..=self.task.train_len).next_back();
-        let both = in_length.into_iter().chain(recorded.last());
-        let mut both: Vec<usize> = both.copied().collect();
-        both.dedup();
-        both
+        rows.filter(has).map(|row| row.test_len).collect()
     }
 
     /// Fewest and most seeds of a method.

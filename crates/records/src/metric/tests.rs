@@ -98,6 +98,26 @@ fn heads_by_name() {
 }
 
 #[test]
+fn what_heads_record_is_averaged_over_them() {
+    let metrics = [
+        ("attention_distance_1_1", 2.0, 8),
+        ("attention_distance_2_1", 6.0, 4),
+        ("blind_1_1", 0.5, 8),
+        (LOSS_NATS, 1.0, 8),
+    ];
+    let row = EvalRow {
+        metrics: metrics
+            .map(|(name, value, n)| (name.to_owned(), Metric { value, n }))
+            .into(),
+        ..EvalRow::default()
+    };
+    let value = |name: &str| value(&TaskFacts::default(), &row, name);
+    assert_eq!(value(ATTENTION_DISTANCE), Some((4.0, 4)));
+    assert_eq!(value(BLIND), Some((0.5, 8)));
+    assert_eq!(value(SEMANTIC_SCORE), None);
+}
+
+#[test]
 fn depths_by_name() {
     assert_eq!(depth("exact_match_depth_20_40"), Some((20, 40)));
     for name in [

@@ -135,7 +135,8 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
     })
 }
 
-/// Training loss, loss by position and attention distance, both at the longest length that has it.
+/// Training loss, loss by position at the longest length that has it, and attention distance by
+/// test length.
 fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
     let training = run.train.loss_curve.iter();
     let training = training.map(|p| (p.step as f64, p.loss_nats)).collect();
@@ -153,19 +154,16 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
             points: points.collect(),
         }
     });
-    let heads = setting.heads(metric::ATTENTION_DISTANCE);
     let distances = rows().filter_map(|(_, row)| {
-        let value = |metric: &str| metric::value(&run.task, row, metric).map(|(value, _)| value);
-        let points = heads.iter().enumerate();
-        let points = points.filter_map(|(x, (_, name))| Some((x as f64 + 1.0, value(name)?)));
-        let points: Vec<(f64, f64)> = points.collect();
-        (!points.is_empty()).then_some((row.test_len, points))
+        let (distance, _) = metric::value(&run.task, row, metric::ATTENTION_DISTANCE)?;
+        Some((row.test_len as f64, distance))
     });
-    let distances = distances.max_by_key(|(len, _)| *len);
-    let distances = distances.map(|(len, points)| RunCurve {
-        name: format!("attention distance at {}", setting.unit_count(len)),
-        x: "head".into(),
-        points,
+    let mut distances: Vec<(f64, f64)> = distances.collect();
+    distances.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let distances = (!distances.is_empty()).then(|| RunCurve {
+        name: "mean attention distance".into(),
+        x: "test length".into(),
+        points: distances,
     });
     let training = RunCurve {
         name: "training loss".into(),

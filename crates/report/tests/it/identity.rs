@@ -550,8 +550,8 @@ fn later_evaluations_add_rows_to_their_runs() {
     let shown = String::from_utf8(shown.file("report.md").unwrap().to_vec()).unwrap();
     // At the longest length where it is recorded, which is not the longest that was tested.
     assert!(shown.contains("mean attention distance by head at 64"));
-    assert!(shown.contains("Mean attention distance of every head at 64"));
-    assert!(!shown.contains("by head at 256") && !shown.contains("every head at 256"));
+    assert!(shown.contains("Mean attention distance by test length"));
+    assert!(!shown.contains("by head at 256"));
     // An evaluation with another decoding is a separate method. An evaluation of other weights is
     // left out.
     let mut greedy = evaluated(&records[3], "trained", 64, json!({ "kind": "rope" }), 0.9);
