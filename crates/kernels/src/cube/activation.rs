@@ -1,6 +1,6 @@
 //! GELU and SwiGLU: one launch forward, one backward.
 
-use super::tensors::{Primitive, elements, empty, in_order, run};
+use super::tensors::{PerInput, Primitive, elements, empty, in_order, run};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::cubecl;
@@ -75,7 +75,7 @@ impl FusedOp<1> for Gelu {
     type Backend = burn::backend::Cube;
     type Saved = Primitive;
 
-    fn forward(&self, [x]: [Option<Primitive>; 1], _: bool) -> (Primitive, Primitive) {
+    fn forward(&self, [x]: PerInput<1>, _: bool) -> (Primitive, Primitive) {
         let x = x.expect("an input");
         let [y] = map(self.shape, vec![x.clone()], |inputs, [y]| {
             let (cubes, dim) = elements(y, y.meta.num_elements());
@@ -86,7 +86,7 @@ impl FusedOp<1> for Gelu {
         (y, x)
     }
 
-    fn backward(&self, x: &Primitive, grad: Primitive, _: [bool; 1]) -> [Option<Primitive>; 1] {
+    fn backward(&self, x: &Primitive, grad: Primitive, _: [bool; 1]) -> PerInput<1> {
         map(self.shape, vec![x.clone(), grad], |inputs, [y]| {
             let (cubes, dim) = elements(y, y.meta.num_elements());
             let client = y.client.clone();
@@ -108,7 +108,7 @@ impl FusedOp<2> for Swiglu {
     type Backend = burn::backend::Cube;
     type Saved = [Primitive; 2];
 
-    fn forward(&self, inputs: [Option<Primitive>; 2], _: bool) -> (Primitive, [Primitive; 2]) {
+    fn forward(&self, inputs: PerInput<2>, _: bool) -> (Primitive, [Primitive; 2]) {
         let inputs = inputs.map(|x| x.expect("an input"));
         let [y] = map(self.shape, inputs.to_vec(), |inputs, [y]| {
             let (cubes, dim) = elements(y, y.meta.num_elements());
@@ -119,12 +119,7 @@ impl FusedOp<2> for Swiglu {
         (y, inputs)
     }
 
-    fn backward(
-        &self,
-        [gate, up]: &[Primitive; 2],
-        grad: Primitive,
-        _: [bool; 2],
-    ) -> [Option<Primitive>; 2] {
+    fn backward(&self, [gate, up]: &[Primitive; 2], grad: Primitive, _: [bool; 2]) -> PerInput<2> {
         let inputs = vec![gate.clone(), up.clone(), grad];
         map(self.shape, inputs, |inputs, outputs: &[CubeTensor; 2]| {
             let (cubes, dim) = elements(&outputs[0], outputs[0].meta.num_elements());

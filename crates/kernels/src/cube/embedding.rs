@@ -1,7 +1,7 @@
 //! Rows of a table picked by token: one launch forward, one backward.
 
 use super::rows::CUBE;
-use super::tensors::{Primitive, count, elements, empty, pair, run};
+use super::tensors::{PerInput, Primitive, count, elements, empty, pair, run};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::CubeDevice;
@@ -97,7 +97,7 @@ impl FusedOp<1> for Embedding {
     type Backend = burn::backend::Cube;
     type Saved = ();
 
-    fn forward(&self, [table]: [Option<Primitive>; 1], _: bool) -> (Primitive, ()) {
+    fn forward(&self, [table]: PerInput<1>, _: bool) -> (Primitive, ()) {
         let ([_, width], [batch, length]) = (self.table, self.shape);
         let [vocab, tokens] = self.of_group();
         let inputs = vec![table.expect("a table"), self.tokens.clone()];
@@ -122,7 +122,7 @@ impl FusedOp<1> for Embedding {
         (outputs.into_iter().next().expect("one output"), ())
     }
 
-    fn backward(&self, (): &(), grad: Primitive, _: [bool; 1]) -> [Option<Primitive>; 1] {
+    fn backward(&self, (): &(), grad: Primitive, _: [bool; 1]) -> PerInput<1> {
         let shape @ [rows, width] = self.table;
         let [vocab, tokens] = self.of_group();
         let inputs = vec![self.tokens.clone(), grad];

@@ -2,7 +2,7 @@
 //! backward.
 
 use super::rows::{CUBE, Rows, row_max, row_sum};
-use super::tensors::{Primitive, elements, empty, pair, run, units};
+use super::tensors::{PerInput, Primitive, elements, empty, pair, run, units};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::cubecl;
@@ -96,7 +96,7 @@ impl FusedOp<1> for Nll {
     type Backend = burn::backend::Cube;
     type Saved = Saved;
 
-    fn forward(&self, [logits]: [Option<Primitive>; 1], _: bool) -> (Primitive, Saved) {
+    fn forward(&self, [logits]: PerInput<1>, _: bool) -> (Primitive, Saved) {
         let (n, width) = (self.rows, self.width);
         let logits = logits.expect("logits");
         let inputs = vec![logits.clone(), self.targets.clone()];
@@ -121,7 +121,7 @@ impl FusedOp<1> for Nll {
         (losses, Saved { logits, stats })
     }
 
-    fn backward(&self, saved: &Saved, grad: Primitive, _: [bool; 1]) -> [Option<Primitive>; 1] {
+    fn backward(&self, saved: &Saved, grad: Primitive, _: [bool; 1]) -> PerInput<1> {
         let (n, width) = (self.rows, self.width);
         let inputs = vec![
             saved.logits.clone(),

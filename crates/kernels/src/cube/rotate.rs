@@ -2,7 +2,9 @@
 //! gradients of trained tables.
 
 use super::pairs::{is_first, pair, partner};
-use super::tensors::{Primitive, elements, empty, empty_by_position, in_order, in_rows, run};
+use super::tensors::{
+    PerInput, Primitive, elements, empty, empty_by_position, in_order, in_rows, run,
+};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::cubecl;
@@ -194,7 +196,7 @@ impl FusedOp<3> for Rotate {
     type Backend = burn::backend::Cube;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<Primitive>; 3], _: bool) -> (Primitive, Saved) {
+    fn forward(&self, inputs: PerInput<3>, _: bool) -> (Primitive, Saved) {
         let [x, cos, sin] = inputs.map(|x| x.expect("an input"));
         let tables = [cos, sin];
         let kept = self.trained.then(|| x.clone());
@@ -202,12 +204,7 @@ impl FusedOp<3> for Rotate {
         (y, Saved { tables, x: kept })
     }
 
-    fn backward(
-        &self,
-        saved: &Saved,
-        grad: Primitive,
-        [x, cos, sin]: [bool; 3],
-    ) -> [Option<Primitive>; 3] {
+    fn backward(&self, saved: &Saved, grad: Primitive, [x, cos, sin]: [bool; 3]) -> PerInput<3> {
         let x_grad = x.then(|| self.rotate(grad.clone(), &saved.tables, -1.0));
         let kept = saved.x.clone().filter(|_| cos || sin);
         let [cos_grad, sin_grad] = match kept {

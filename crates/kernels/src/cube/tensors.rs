@@ -18,6 +18,9 @@ use std::any::TypeId;
 /// collected in order to be fused.
 pub(super) type Primitive = FloatTensor<Cube>;
 
+/// A tensor for each input of an operation, its value or its gradient, where there is one.
+pub(super) type PerInput<const N: usize> = [Option<Primitive>; N];
+
 /// Whether the kernels can read this tensor: `f32` and not empty, on a CubeCL backend, with
 /// autodiff or without.
 pub(super) fn is_supported<const D: usize>(x: &Tensor<D>) -> bool {

@@ -1,7 +1,7 @@
 //! GELU and SwiGLU, over whole tensors and for rows inside other operations.
 
 use super::simd::{Lanes, dispatch};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use super::twice::Twice;
 use crate::op::{FusedOp, required};
@@ -143,7 +143,7 @@ impl FusedOp<1> for GeluOp {
     /// The derivative at every element, if tracked.
     type Saved = Vec<f32>;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], tracked: bool) -> (FlexTensor, Vec<f32>) {
+    fn forward(&self, inputs: PerInput<1>, tracked: bool) -> (FlexTensor, Vec<f32>) {
         let [x] = inputs.map(required);
         let shape = x.shape();
         let x = contiguous(x);
@@ -162,12 +162,7 @@ impl FusedOp<1> for GeluOp {
         (tensor(y, shape.dims::<2>()), slope)
     }
 
-    fn backward(
-        &self,
-        slope: &Vec<f32>,
-        grad: FlexTensor,
-        _: [bool; 1],
-    ) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, slope: &Vec<f32>, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         let mut grad = contiguous(grad);
         let chunks = grad
             .storage_mut::<f32>()
@@ -262,7 +257,7 @@ impl FusedOp<2> for SwigluOp {
     /// Gate and up.
     type Saved = [FlexTensor; 2];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 2], _: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: PerInput<2>, _: bool) -> (FlexTensor, Self::Saved) {
         let [gate, up] = inputs.map(required);
         let shape = gate.shape();
         let (gate, up) = (contiguous(gate), contiguous(up));
@@ -280,12 +275,7 @@ impl FusedOp<2> for SwigluOp {
         (tensor(y, shape.dims::<2>()), [gate, up])
     }
 
-    fn backward(
-        &self,
-        [gate, up]: &Self::Saved,
-        grad: FlexTensor,
-        _: [bool; 2],
-    ) -> [Option<FlexTensor>; 2] {
+    fn backward(&self, [gate, up]: &Self::Saved, grad: FlexTensor, _: [bool; 2]) -> PerInput<2> {
         let shape = grad.shape();
         let mut grad = contiguous(grad);
         let n = shape.num_elements();

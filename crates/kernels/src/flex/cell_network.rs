@@ -2,7 +2,7 @@
 
 use super::partial_sums::NetworkSums;
 use super::simd::{LANE_GROUP, Lanes, dispatch, sum_over};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use super::twice::{Twice, pairs, pairs_mut};
 use crate::op::{FusedOp, required};
@@ -281,7 +281,7 @@ impl FusedOp<5> for Network {
     /// Inputs and parameters.
     type Saved = [FlexTensor; 5];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 5], _: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: PerInput<5>, _: bool) -> (FlexTensor, Self::Saved) {
         let saved = inputs.map(|input| contiguous(required(input)));
         let [batch, _, rows, columns] = saved[0].shape().dims();
         let (heads, units) = (saved[4].shape()[0], saved[2].shape()[0]);
@@ -292,12 +292,7 @@ impl FusedOp<5> for Network {
         (tensor(y, [batch, heads, rows, columns]), saved)
     }
 
-    fn backward(
-        &self,
-        saved: &Self::Saved,
-        grad: FlexTensor,
-        _: [bool; 5],
-    ) -> [Option<FlexTensor>; 5] {
+    fn backward(&self, saved: &Self::Saved, grad: FlexTensor, _: [bool; 5]) -> PerInput<5> {
         let shape @ [_, channels, rows, columns] = saved[0].shape().dims();
         let parameters = self.parameters(saved);
         let (units, heads) = (parameters.b1.len(), parameters.b2.len());

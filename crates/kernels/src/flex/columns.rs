@@ -1,6 +1,6 @@
 //! Elements of rows picked by column, and the sums that undo it: each is the gradient of the other.
 
-use super::tensors::{Strided, tensor};
+use super::tensors::{PerInput, Strided, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
@@ -89,13 +89,13 @@ impl FusedOp<1> for Gather {
     /// Columns of the input.
     type Saved = usize;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, usize) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, usize) {
         let [x] = inputs.map(required);
         let [.., n] = x.shape().dims::<4>();
         (self.columns.gather(&x), n)
     }
 
-    fn backward(&self, n: &usize, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, n: &usize, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         [Some(self.columns.scatter(&grad, *n))]
     }
 }
@@ -110,12 +110,12 @@ impl FusedOp<1> for Scatter {
     type Backend = burn::backend::Flex;
     type Saved = ();
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, ()) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, ()) {
         let [x] = inputs.map(required);
         (self.columns.scatter(&x, self.n), ())
     }
 
-    fn backward(&self, _: &(), grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, _: &(), grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         [Some(self.columns.gather(&grad))]
     }
 }
@@ -178,7 +178,7 @@ impl FusedOp<2> for Interpolate {
     /// Numbers and places.
     type Saved = [FlexTensor; 2];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 2], _: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: PerInput<2>, _: bool) -> (FlexTensor, Self::Saved) {
         let [x, at] = inputs.map(required);
         let places = at.shape()[3];
         let [y] = map_pairs([&x, &at, &at], [places], |[x, at, _], [y]| {
@@ -190,12 +190,7 @@ impl FusedOp<2> for Interpolate {
         (y, [x, at])
     }
 
-    fn backward(
-        &self,
-        [x, at]: &Self::Saved,
-        grad: FlexTensor,
-        _: [bool; 2],
-    ) -> [Option<FlexTensor>; 2] {
+    fn backward(&self, [x, at]: &Self::Saved, grad: FlexTensor, _: [bool; 2]) -> PerInput<2> {
         let (n, places) = (x.shape()[3], at.shape()[3]);
         let row = |[x, at, grad]: [&[f32]; 3], [of_x, of_upper, of_at]: [&mut [f32]; 3]| {
             for ((at, grad), of_at) in at.iter().zip(grad).zip(of_at) {

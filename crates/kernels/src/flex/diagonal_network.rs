@@ -6,7 +6,7 @@
 
 use super::partial_sums::NetworkSums;
 use super::simd::{LANE_GROUP, Lanes, dispatch, sum_over};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::{fill, for_each};
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
@@ -378,7 +378,7 @@ impl FusedOp<6> for DiagonalNetwork {
     type Backend = burn::backend::Flex;
     type Saved = [FlexTensor; 6];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 6], _: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: PerInput<6>, _: bool) -> (FlexTensor, Self::Saved) {
         let saved = inputs.map(|input| contiguous(required(input)));
         let inputs = Inputs::new(&saved);
         let shape @ [_, heads, rows, columns] =
@@ -395,12 +395,7 @@ impl FusedOp<6> for DiagonalNetwork {
         (tensor(y, shape), saved)
     }
 
-    fn backward(
-        &self,
-        saved: &Self::Saved,
-        grad: FlexTensor,
-        _: [bool; 6],
-    ) -> [Option<FlexTensor>; 6] {
+    fn backward(&self, saved: &Self::Saved, grad: FlexTensor, _: [bool; 6]) -> PerInput<6> {
         let inputs = Inputs::new(saved);
         let grad = contiguous(grad);
         let (rows, columns) = (inputs.rows(), inputs.columns());

@@ -5,7 +5,7 @@ use super::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
 use super::live_rows::{LiveRows, unsign_zero_rows};
 use super::norm::Norm;
 use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, slab_rows, weight};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use super::two_rounds::{self, Chunks, NormRound, SecondRound};
 use crate::op::{FusedOp, required};
@@ -28,7 +28,7 @@ impl FusedOp<4> for Linear {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 4], _: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<4>, _: bool) -> (FlexTensor, Saved) {
         let [x, scale, shift, w] = inputs.map(|x| x.map(contiguous));
         let (x, w) = (required(x), required(w));
         let norm = scale.map(|scale| NormTensors {
@@ -50,7 +50,7 @@ impl FusedOp<4> for Linear {
         Saved { x, norm, w }: &Saved,
         grad: FlexTensor,
         _: [bool; 4],
-    ) -> [Option<FlexTensor>; 4] {
+    ) -> PerInput<4> {
         let grad = contiguous(grad);
         let shape: [usize; 2] = x.shape().dims();
         let mut grad_x = vec![0.0; shape[0] * shape[1]];

@@ -1,7 +1,7 @@
 //! Softmax and negative log-likelihood in one pass.
 
 use super::simd::{LANE_GROUP, Lanes, dispatch, lane_groups, sum_over};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
@@ -113,7 +113,7 @@ impl FusedOp<1> for Nll {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, Saved) {
         let [logits] = inputs.map(required);
         let [n, width] = logits.shape().dims();
         assert!(
@@ -137,7 +137,7 @@ impl FusedOp<1> for Nll {
         (tensor(nll, [n]), Saved { logits, log_sum })
     }
 
-    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         let shape @ [n, width]: [usize; 2] = saved.logits.shape().dims();
         let grad = contiguous(grad);
         let mut output = vec![0.0; n * width];

@@ -3,7 +3,7 @@
 use super::simd::{
     LANE_GROUP, LaneGroupSums, Lanes, dispatch, lane_groups, lane_groups_mut, sum_over,
 };
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
@@ -232,12 +232,12 @@ impl FusedOp<3> for RowNorm {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 3], _: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<3>, _: bool) -> (FlexTensor, Saved) {
         let [x, scale, shift] = inputs;
         forward(required(x), required(scale), shift, self.eps)
     }
 
-    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 3]) -> PerInput<3> {
         backward(saved, grad)
     }
 }
@@ -282,7 +282,7 @@ fn forward(
 }
 
 /// The gradients of x, scale and, for a LayerNorm, shift.
-fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 3] {
+fn backward(saved: &Saved, grad: FlexTensor) -> PerInput<3> {
     let [n, width] = grad.shape().dims();
     let mut grad = contiguous(grad);
     let chunk = ROWS * width.max(1);

@@ -1,7 +1,7 @@
 //! Sums of gates from every key to the query: positions counted by content.
 
 use super::simd::{Lanes, dispatch};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use super::twice::Twice;
 use crate::op::{FusedOp, required};
@@ -66,7 +66,7 @@ impl FusedOp<1> for CountOpenKeys {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, Saved) {
         let [logits] = inputs.map(required);
         let shape: [usize; 4] = logits.shape().dims();
         let logits = contiguous(logits);
@@ -102,7 +102,7 @@ impl FusedOp<1> for CountOpenKeys {
         (counts.clone(), Saved { gates, counts })
     }
 
-    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         let shape: [usize; 4] = grad.shape().dims();
         let grad = contiguous(grad);
         let mut output = grad.storage::<f32>().to_vec();

@@ -4,7 +4,7 @@
 use super::buffer_pool::Buffer;
 use super::gemm::{Accumulate, Matrix, Panel, padded_bands};
 use super::norm::Norm;
-use super::tensors::tensor;
+use super::tensors::{PerInput, tensor};
 use super::threads::fill;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
@@ -152,7 +152,7 @@ impl NormPartialSums {
     }
 
     /// The gradients of scale and shift, where they exist.
-    pub(super) fn totals(self) -> [Option<FlexTensor>; 2] {
+    pub(super) fn totals(self) -> PerInput<2> {
         let mut sum = vec![0.0; self.both];
         for slab in self.values.chunks(self.both + 1) {
             sum.iter_mut().zip(slab).for_each(|(sum, x)| *sum += x);
@@ -204,7 +204,7 @@ impl NetworkSums {
     }
 
     /// The gradients of `w1`, of the given shape, of `b1`, `w2` and `b2`.
-    pub(super) fn into_tensors<const D: usize>(self, w1: [usize; D]) -> [Option<FlexTensor>; 4] {
+    pub(super) fn into_tensors<const D: usize>(self, w1: [usize; D]) -> PerInput<4> {
         let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
         let (units, heads) = (self.b1.len(), self.b2.len());
         [

@@ -1,7 +1,7 @@
 //! Rotation of pairs of dimensions by tables of cos and sin, and the gradients of the tables.
 
 use super::simd::{Lanes, dispatch};
-use super::tensors::{Strided, contiguous, strided_output, tensor};
+use super::tensors::{PerInput, Strided, contiguous, strided_output, tensor};
 use super::threads::{fill, for_each};
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
@@ -292,7 +292,7 @@ impl FusedOp<3> for Rotate {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 3], _: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<3>, _: bool) -> (FlexTensor, Saved) {
         let [x, cos, sin] = inputs.map(required);
         let tables = [cos, sin].map(contiguous);
         let y = rotate(&x, &tables, 1.0, self.interleaved);
@@ -300,12 +300,7 @@ impl FusedOp<3> for Rotate {
         (y, Saved { tables, x })
     }
 
-    fn backward(
-        &self,
-        saved: &Saved,
-        grad: FlexTensor,
-        [x, cos, sin]: [bool; 3],
-    ) -> [Option<FlexTensor>; 3] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, [x, cos, sin]: [bool; 3]) -> PerInput<3> {
         let Saved { tables, x: kept } = saved;
         let x_grad = x.then(|| rotate(&grad, tables, -1.0, self.interleaved));
         let kept = kept.as_ref().filter(|_| cos || sin);

@@ -1,7 +1,7 @@
 //! Softmax over the keys that each query sees.
 
 use super::simd::{Lanes, dispatch, lane_groups, lane_groups_mut, sum_over};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::threads::for_each;
 use super::twice::Twice;
 use crate::op::{FusedOp, required};
@@ -99,7 +99,7 @@ impl FusedOp<1> for CausalSoftmax {
     /// The weights.
     type Saved = FlexTensor;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, FlexTensor) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, FlexTensor) {
         let [logits] = inputs.map(required);
         let shape @ [_, _, queries, width]: [usize; 4] = logits.shape().dims();
         let mut values = contiguous(logits).storage::<f32>().to_vec();
@@ -117,12 +117,7 @@ impl FusedOp<1> for CausalSoftmax {
         (weights.clone(), weights)
     }
 
-    fn backward(
-        &self,
-        weights: &FlexTensor,
-        grad: FlexTensor,
-        _: [bool; 1],
-    ) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, weights: &FlexTensor, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         let shape @ [_, _, queries, width]: [usize; 4] = weights.shape().dims();
         let mut grad = contiguous(grad).storage::<f32>().to_vec();
         let each = (queries * width).max(1);

@@ -2,7 +2,7 @@
 
 use super::open_keys::{Sigmoids, seen_rows};
 use super::simd::{Lanes, dispatch};
-use super::tensors::{contiguous, tensor};
+use super::tensors::{PerInput, contiguous, tensor};
 use super::twice::Twice;
 use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
@@ -40,7 +40,7 @@ impl FusedOp<1> for BreakStick {
     /// The logits.
     type Saved = FlexTensor;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, FlexTensor) {
+    fn forward(&self, inputs: PerInput<1>, _: bool) -> (FlexTensor, FlexTensor) {
         let [logits] = inputs.map(|input| contiguous(required(input)));
         let shape: [usize; 4] = logits.shape().dims();
         let values = logits.storage::<f32>();
@@ -68,12 +68,7 @@ impl FusedOp<1> for BreakStick {
         (tensor(bias, shape), logits)
     }
 
-    fn backward(
-        &self,
-        logits: &FlexTensor,
-        grad: FlexTensor,
-        _: [bool; 1],
-    ) -> [Option<FlexTensor>; 1] {
+    fn backward(&self, logits: &FlexTensor, grad: FlexTensor, _: [bool; 1]) -> PerInput<1> {
         let shape: [usize; 4] = grad.shape().dims();
         let (grad, logits) = (contiguous(grad), logits.storage::<f32>());
         let grad = grad.storage::<f32>();

@@ -4,6 +4,9 @@ use burn::backend::{BackendTensor, DispatchTensorKind, TensorMetadata};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_flex::FlexTensor;
 
+/// A tensor for each input of an operation, its value or its gradient, where there is one.
+pub(super) type PerInput<const N: usize> = [Option<FlexTensor>; N];
+
 /// Whether the fused operations can read this tensor: `f32` on Flex, with autodiff or without.
 pub(super) fn is_supported<const D: usize>(x: &Tensor<D>) -> bool {
     // Devices compare by hardware, whether they record gradients or not.

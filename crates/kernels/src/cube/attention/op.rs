@@ -2,7 +2,7 @@
 
 use super::launch::{Grads, Inputs, backward, bias_grad, forward};
 use super::settings::{BiasKind, BiasShape, CUBE, Common, MOST_SHARED, Settings, UNITS};
-use crate::cube::tensors::{Primitive, run};
+use crate::cube::tensors::{PerInput, Primitive, run};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::CubeDevice;
@@ -102,7 +102,7 @@ impl Attention {
     }
 
     /// The tensors that every kernel reads.
-    fn inputs(&self, inputs: &[Option<Primitive>; 4]) -> Vec<Primitive> {
+    fn inputs(&self, inputs: &PerInput<4>) -> Vec<Primitive> {
         let tables = self.rotation.as_ref().map(|r| r.tables.clone());
         inputs.iter().flatten().cloned().chain(tables).collect()
     }
@@ -137,7 +137,7 @@ impl Kernels {
 
 /// What the backward pass needs: the inputs, the output, and two numbers for each row.
 pub(crate) struct Saved {
-    inputs: [Option<Primitive>; 4],
+    inputs: PerInput<4>,
     output: Primitive,
     stats: Primitive,
 }
@@ -146,7 +146,7 @@ impl FusedOp<4> for Attention {
     type Backend = burn::backend::Cube;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<Primitive>; 4], _: bool) -> (Primitive, Saved) {
+    fn forward(&self, inputs: PerInput<4>, _: bool) -> (Primitive, Saved) {
         let [batch, heads, queries, _] = self.shape;
         let kernels = self.kernels();
         let shapes = vec![
@@ -166,12 +166,7 @@ impl FusedOp<4> for Attention {
         (output, saved)
     }
 
-    fn backward(
-        &self,
-        saved: &Saved,
-        grad: Primitive,
-        wanted: [bool; 4],
-    ) -> [Option<Primitive>; 4] {
+    fn backward(&self, saved: &Saved, grad: Primitive, wanted: [bool; 4]) -> PerInput<4> {
         let kernels = self.kernels();
         let [q, k, v, bias] = wanted;
         let bias = self.bias.filter(|_| bias);

@@ -13,7 +13,7 @@ mod settings;
 mod tiles;
 
 use super::sums::sum_of_parts;
-use super::tensors::{Primitive, elements, empty, in_order, run};
+use super::tensors::{PerInput, Primitive, elements, empty, in_order, run};
 use crate::Matmul;
 use crate::op::FusedOp;
 use burn::tensor::{DType, Shape};
@@ -85,18 +85,13 @@ impl FusedOp<2> for Product {
     type Backend = burn::backend::Cube;
     type Saved = [Primitive; 2];
 
-    fn forward(&self, inputs: [Option<Primitive>; 2], _: bool) -> (Primitive, Self::Saved) {
+    fn forward(&self, inputs: PerInput<2>, _: bool) -> (Primitive, Self::Saved) {
         let inputs = inputs.map(|x| x.expect("both factors"));
         let [a, b] = inputs.clone();
         (self.queue([a, b], [false, false]), inputs)
     }
 
-    fn backward(
-        &self,
-        [a, b]: &[Primitive; 2],
-        grad: Primitive,
-        wanted: [bool; 2],
-    ) -> [Option<Primitive>; 2] {
+    fn backward(&self, [a, b]: &[Primitive; 2], grad: Primitive, wanted: [bool; 2]) -> PerInput<2> {
         let of_a = wanted[0].then(|| self.queue([grad.clone(), b.clone()], [false, true]));
         let of_b = wanted[1].then(|| self.queue([a.clone(), grad], [true, false]));
         [of_a, of_b]

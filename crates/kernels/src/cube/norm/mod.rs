@@ -3,7 +3,7 @@
 mod kernels;
 
 use super::rows::{CUBE, Rows, fits};
-use super::tensors::{Primitive, count, empty, in_order, run, units};
+use super::tensors::{PerInput, Primitive, count, empty, in_order, run, units};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::CubeDevice;
@@ -133,7 +133,7 @@ impl FusedOp<3> for RowNorm {
     type Backend = burn::backend::Cube;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<Primitive>; 3], _: bool) -> (Primitive, Saved) {
+    fn forward(&self, inputs: PerInput<3>, _: bool) -> (Primitive, Saved) {
         let op = *self;
         let shapes = vec![
             Shape::new([self.rows, self.width]),
@@ -156,7 +156,7 @@ impl FusedOp<3> for RowNorm {
         saved: &Saved,
         grad: Primitive,
         [_, scale, shift]: [bool; 3],
-    ) -> [Option<Primitive>; 3] {
+    ) -> PerInput<3> {
         let (op, parameters) = (*self, scale || shift);
         let mut shapes = vec![Shape::new([self.rows, self.width])];
         if parameters {

@@ -6,7 +6,7 @@ use super::call::AttentionCall;
 use super::forward::attention_forward;
 use super::qkv_layout::{PartView, QkvLayout};
 use crate::flex::buffer_pool::Buffer;
-use crate::flex::tensors::{Strided, strided_output};
+use crate::flex::tensors::{PerInput, Strided, strided_output};
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
@@ -20,19 +20,14 @@ impl FusedOp<4> for Attention {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 4], tracked: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<4>, tracked: bool) -> (FlexTensor, Saved) {
         let [q, k, v, bias] = inputs;
         let bias = bias.map(|bias| BlockBias::dense(&bias, self.first_query));
         let inputs = [q, k, v].map(required);
         forward(inputs, bias, self.scale, self.first_query, tracked)
     }
 
-    fn backward(
-        &self,
-        saved: &Saved,
-        grad: FlexTensor,
-        wanted: [bool; 4],
-    ) -> [Option<FlexTensor>; 4] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, wanted: [bool; 4]) -> PerInput<4> {
         backward(saved, &grad, wanted[3])
     }
 }
@@ -118,7 +113,7 @@ fn forward(
 }
 
 /// The gradients of q, k, v and, if wanted, of the bias.
-fn backward(saved: &Saved, grad: &FlexTensor, bias_wanted: bool) -> [Option<FlexTensor>; 4] {
+fn backward(saved: &Saved, grad: &FlexTensor, bias_wanted: bool) -> PerInput<4> {
     let layouts = saved.layouts;
     let layout = layouts[0];
     let grad = layout.load(&Strided::new(grad), 1.0);

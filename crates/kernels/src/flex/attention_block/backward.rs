@@ -6,6 +6,7 @@ use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
 use crate::flex::live_rows::unsign_zero_rows;
 use crate::flex::partial_sums::{NormPartialSums, PartialSums, slab_rows, store, weight};
+use crate::flex::tensors::PerInput;
 use crate::flex::threads::{for_each, threads};
 use crate::flex::two_rounds;
 use burn::backend::TensorMetadata;
@@ -64,7 +65,7 @@ impl Saved {
         op: &AttentionBlock,
         grad: &mut [f32],
         bias_wanted: bool,
-    ) -> ([Option<FlexTensor>; 4], Vec<FlexTensor>) {
+    ) -> (PerInput<4>, Vec<FlexTensor>) {
         let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let transposed = Transposed {

@@ -16,7 +16,7 @@ use super::attention::{BlockBias, NetworkBias};
 use super::buffer_pool::Buffer;
 use super::partial_sums::NormTensors;
 use super::residual::bias_grad;
-use super::tensors::contiguous;
+use super::tensors::{PerInput, contiguous};
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 use state::Saved;
@@ -25,7 +25,7 @@ impl FusedOp<12> for AttentionBlock {
     type Backend = burn::backend::Flex;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 12], tracked: bool) -> (FlexTensor, Saved) {
+    fn forward(&self, inputs: PerInput<12>, tracked: bool) -> (FlexTensor, Saved) {
         let inputs = inputs.map(|x| x.map(contiguous));
         let [x, scale, shift, qkv, output, output_bias, bias, rest @ ..] = inputs;
         let [_, heads, length, _] = self.shape;
@@ -57,12 +57,7 @@ impl FusedOp<12> for AttentionBlock {
         (y, saved)
     }
 
-    fn backward(
-        &self,
-        saved: &Saved,
-        grad: FlexTensor,
-        wanted: [bool; 12],
-    ) -> [Option<FlexTensor>; 12] {
+    fn backward(&self, saved: &Saved, grad: FlexTensor, wanted: [bool; 12]) -> PerInput<12> {
         let mut grad = contiguous(grad);
         let bias_wanted = saved.bias.is_some() && wanted[6..].contains(&true);
         let output_bias = wanted[5].then(|| bias_grad(&grad));

@@ -8,13 +8,14 @@ use crate::flex::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply
 use crate::flex::live_rows::{LiveRows, unsign_zero_rows};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::{CHUNK, NormPartialSums, PartialSums, slab_rows, store};
+use crate::flex::tensors::PerInput;
 use crate::flex::threads::for_each;
 use crate::flex::two_rounds;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
 /// The gradients of x, scale, shift, up, gate and down. `grad` is contiguous.
-pub(super) fn backward(saved: &Saved, mut grad: FlexTensor) -> [Option<FlexTensor>; 6] {
+pub(super) fn backward(saved: &Saved, mut grad: FlexTensor) -> PerInput<6> {
     let ([d, ff], inputs) = (sizes(&saved.weights), inputs(&saved.weights));
     let shape: [usize; 2] = saved.x.shape().dims();
     let norm = saved.norm.view();

@@ -12,7 +12,7 @@ mod weights;
 
 use super::partial_sums::NormTensors;
 use super::residual::bias_grad;
-use super::tensors::contiguous;
+use super::tensors::{PerInput, contiguous};
 use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
@@ -26,11 +26,7 @@ impl FusedOp<7> for Mlp {
     type Backend = burn::backend::Flex;
     type Saved = weights::Saved;
 
-    fn forward(
-        &self,
-        inputs: [Option<FlexTensor>; 7],
-        tracked: bool,
-    ) -> (FlexTensor, weights::Saved) {
+    fn forward(&self, inputs: PerInput<7>, tracked: bool) -> (FlexTensor, weights::Saved) {
         let [x, scale, shift, up, gate, down, bias] = inputs.map(|x| x.map(contiguous));
         let norm = NormTensors {
             scale: required(scale),
@@ -50,7 +46,7 @@ impl FusedOp<7> for Mlp {
         saved: &weights::Saved,
         grad: FlexTensor,
         [.., bias_wanted]: [bool; 7],
-    ) -> [Option<FlexTensor>; 7] {
+    ) -> PerInput<7> {
         let grad = contiguous(grad);
         let bias = bias_wanted.then(|| bias_grad(&grad));
         let [x, scale, shift, up, gate, down] = backward::backward(saved, grad);
