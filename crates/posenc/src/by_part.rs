@@ -2,7 +2,8 @@
 //! models that a host computes side by side.
 
 use crate::hooks::{
-    Bias, BiasBlocks, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+    Bias, BiasBlocks, Content, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk,
+    first_alike,
 };
 use crate::ops::Rotation;
 use crate::positions::Positions;
@@ -19,8 +20,8 @@ use std::ops::Range;
 /// The first one of `read`.
 pub(crate) fn prepare<'a>(
     positions: &Positions,
-    read: impl Fn(&Positions) -> Result<Box<dyn Prepared + 'a>, PrepareError>,
-) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    read: impl Fn(&Positions) -> PrepareResult<'a>,
+) -> PrepareResult<'a> {
     let Some(rows) = positions.by_row() else {
         return read(positions);
     };
@@ -131,13 +132,7 @@ impl Prepared for PreparedParts<'_> {
         Tensor::cat(parts.collect(), 0)
     }
 
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let inputs = self.split(&q).into_iter().zip(self.split(&k));
         let inputs = inputs.zip(self.split(hidden));
         let parts = self.parts.iter().zip(inputs);

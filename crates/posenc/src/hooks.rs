@@ -47,6 +47,12 @@ impl Context {
     }
 }
 
+/// What [`PositionalEncoding::prepare`] returns.
+pub type PrepareResult<'a> = Result<Box<dyn Prepared + 'a>, PrepareError>;
+
+/// Queries and keys, each `[B, H, Q or K, E]`.
+pub type Qk = (Tensor<4>, Tensor<4>);
+
 /// A trainable or fixed encoding of position.
 pub trait PositionalEncoding {
     /// Does all position-only work (cos and sin tables, distances) once per forward pass.
@@ -54,11 +60,7 @@ pub trait PositionalEncoding {
     /// # Errors
     ///
     /// If a position lies at or beyond [`max_position`](Self::max_position).
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError>;
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_>;
 
     /// First position without a value, if there is one.
     fn max_position(&self) -> Option<usize> {
@@ -169,13 +171,7 @@ pub trait Prepared {
     ///
     /// `hidden` is the layer's input that q, k and v are projected from, `[B, K, D]`, for *all*
     /// prepared keys: encodings that turn by content read it. Queries are the last of the keys.
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let _ = (layer, hidden);
         (q, k)
     }
@@ -285,7 +281,7 @@ pub struct Content<'a> {
     pub k: &'a Tensor<4>,
     /// Returns *all* prepared queries and keys before `transform_qk`, or, inside a `stack`, as the
     /// other parts left them. A block slices them by `queries` and `keys`.
-    pub raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+    pub raw: &'a dyn Fn() -> Qk,
     /// The layer's input that q, k and v are projected from, `[B, K, D]`, for *all* prepared keys.
     /// A block slices it by `keys`.
     pub hidden: &'a Tensor<3>,
@@ -318,7 +314,7 @@ impl<'a> Content<'a> {
     /// A block of transformed queries `q` and keys `k`; the fields say more.
     pub fn new(
         [q, k]: [&'a Tensor<4>; 2],
-        raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+        raw: &'a dyn Fn() -> Qk,
         hidden: &'a Tensor<3>,
         block: Block,
         scale: f64,

@@ -48,8 +48,8 @@ pub use by_part::{acts_for_all, side_by_side};
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{
-    Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
-    RotaryZones,
+    Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError,
+    PrepareResult, Prepared, Qk, RotaryZones,
 };
 pub use init::{Distribution, Init};
 pub use ops::{DiagonalNetwork, Ops, PlainOps, Rotation};

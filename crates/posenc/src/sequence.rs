@@ -3,6 +3,7 @@
 //! A batch has equal parts for `groups` models, and so has each parameter, along its first
 //! dimension.
 
+use crate::hooks::Qk;
 use crate::ops::Ops;
 use crate::rotary::RotaryLayout;
 use crate::rotary_tables::RotaryTables;
@@ -71,12 +72,7 @@ pub(crate) fn last_positions(x: &Tensor<4>, count: usize) -> Tensor<4> {
 
 /// Queries and keys turned by angles that content decides, `[B, H, positions, E/2]`, one for every
 /// key; the queries are at the last positions.
-pub(crate) fn turned(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    angles: Tensor<4>,
-    ops: &'static dyn Ops,
-) -> (Tensor<4>, Tensor<4>) {
+pub(crate) fn turned(q: Tensor<4>, k: Tensor<4>, angles: Tensor<4>, ops: &'static dyn Ops) -> Qk {
     let (cos, sin) = (angles.clone().cos(), angles.sin());
     let [query_cos, query_sin] = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
     let of = |cos, sin, x| RotaryTables::of_tables(cos, sin, ops).apply(x, RotaryLayout::Half);

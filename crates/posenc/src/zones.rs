@@ -5,7 +5,7 @@
 //! others are a content-dependent bias: their logits minus the near ones.
 
 use crate::facts::{Facts, Hooks, Lengths};
-use crate::hooks::{Content, Context, Prepared, RotaryZones};
+use crate::hooks::{Content, Context, Prepared, Qk, RotaryZones};
 use crate::positions::Positions;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::rotary_tables::RotaryTables;
@@ -115,13 +115,7 @@ impl PreparedZones {
 }
 
 impl Prepared for PreparedZones {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         (
             self.near[0].apply(q, self.layout),
             self.near[1].apply(k, self.layout),

@@ -10,7 +10,7 @@ use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use posenc::encodings::Stack;
 use posenc::{
     Bias, BiasBlocks, Context, Distribution, Encoding, EncodingConfig, Facts, Init,
-    PositionalEncoding, Positions, PrepareError, Prepared,
+    PositionalEncoding, Positions, PrepareResult, Prepared,
 };
 use std::ops::Range;
 use tiny_transformer::{Pass, Transformer, TransformerConfig};
@@ -35,11 +35,7 @@ struct PreparedLogDistance {
 }
 
 impl PositionalEncoding for LogDistance {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let (queries, keys) = (positions.queries(), positions.keys());
         let table: Vec<f64> = queries
             .iter()
@@ -78,11 +74,7 @@ enum Part {
 }
 
 impl PositionalEncoding for Part {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         match self {
             Self::Posenc(encoding) => encoding.prepare(positions, context),
             Self::LogDistance(encoding) => encoding.prepare(positions, context),

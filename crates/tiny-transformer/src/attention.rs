@@ -11,7 +11,7 @@ use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use kernels::{FusedOps, Matmul};
-use posenc::{Block, Content, Distribution, Init, Prepared};
+use posenc::{Block, Content, Distribution, Init, Prepared, Qk};
 use std::ops::Range;
 
 /// Largest number of elements, heads x queries x keys, up to which training materialises a bias
@@ -51,7 +51,7 @@ struct Inputs<'a> {
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+    raw: &'a dyn Fn() -> Qk,
     hidden: &'a Tensor<3>,
     layer: usize,
     encoding: &'a dyn Prepared,

@@ -3,7 +3,7 @@
 
 use burn::tensor::{Device, Tensor};
 use kernels::FusedOps;
-use posenc::{Context, FusedQk, Prepared, Rotation};
+use posenc::{Context, FusedQk, Prepared, Qk, Rotation};
 
 /// Whether a table of a rotation takes a gradient.
 pub(crate) fn is_trained(rotation: &Rotation) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn transform_qk(
     q: Tensor<4>,
     k: Tensor<4>,
     hidden: &Tensor<3>,
-) -> (Tensor<4>, Tensor<4>) {
+) -> Qk {
     let Some(FusedQk {
         rotation, factor, ..
     }) = encoding.fused_qk(layer)

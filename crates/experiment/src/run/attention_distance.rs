@@ -6,7 +6,7 @@ use crate::spec::MAX_LOGITS;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use posenc::{
-    Bias, Content, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
+    Bias, Content, Context, Encoding, PositionalEncoding, Positions, PrepareResult, Prepared, Qk,
 };
 use records::metric::{ATTENTION_DISTANCE, BLIND, POSITIONAL_SCORE, SEMANTIC_SCORE};
 use records::record::Metric;
@@ -69,11 +69,7 @@ struct PreparedWatched<'a> {
 }
 
 impl PositionalEncoding for MeasuredEncoding {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let rows = Sums::locked(&self.sums).rows;
         let mut stream = Stream::new(0, "rope-scores", rows as u64);
         let sample = (rows < ROWS && steps_evenly(positions.keys()))
@@ -95,13 +91,7 @@ impl Prepared for PreparedWatched<'_> {
         self.inner.embed(x)
     }
 
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         self.inner.transform_qk(layer, q, k, hidden)
     }
 

@@ -14,7 +14,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::scaling::Factor;
@@ -24,22 +24,25 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// `kind = "alibi"`: configuration of [`Alibi`]; any number of heads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AlibiConfig {
     /// Divides the slopes, 1 to 1000000; `"auto"` is test length over training length, at least 1,
     /// and 1 in `model.pe`.
     #[serde(skip_serializing_if = "is_one")]
+    #[default(Factor::Fixed(1.0))]
     pub factor: Factor,
     /// One slope per head, 0 to 1000000, instead of those of the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slopes: Option<Vec<f64>>,
     /// Multiplies the slopes, 1e-6 to 1e6; BiPE has 96 for distances in segments.
     #[serde(skip_serializing_if = "is_unit")]
+    #[default = 1.0]
     pub slope_scale: f64,
     /// Whether keys before the query are penalised as if half a token nearer (DeepMind).
     #[serde(skip_serializing_if = "schema::is_default")]
@@ -47,18 +50,6 @@ pub struct AlibiConfig {
     /// Whether the penalty is linear in `ln(1 + distance)`, so that far keys keep a weight.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub log_distance: bool,
-}
-
-impl Default for AlibiConfig {
-    fn default() -> Self {
-        Self {
-            factor: Factor::Fixed(1.0),
-            slopes: None,
-            slope_scale: 1.0,
-            asymmetric: false,
-            log_distance: false,
-        }
-    }
 }
 
 impl AlibiConfig {
@@ -145,11 +136,7 @@ pub fn slopes(n_heads: usize) -> Vec<f64> {
 }
 
 impl PositionalEncoding for Alibi {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let slopes: Vec<f64> = self.slopes.iter().map(|slope| -slope).collect();
         let shape = [1, slopes.len(), 1, 1];
         Ok(Box::new(BiasAlone(PreparedAlibi {

@@ -14,7 +14,7 @@
 use crate::ConfigError;
 use crate::by_part;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -25,6 +25,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::f64::consts::PI;
 
 /// How the pairs of a head are shared out among the axes.
@@ -45,34 +46,26 @@ pub enum AxialMode {
 }
 
 /// `kind = "axial_rope"`: configuration of [`AxialRope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct AxialRopeConfig {
     /// Number of coordinates, 2 or 3; 2 in `mixed`.
+    #[default = 2]
     pub axes: usize,
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair; in `split` within a block, else in the whole head.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// How the pairs are shared out.
+    #[default(AxialMode::Split)]
     pub mode: AxialMode,
     /// In `split`, dimensions per axis, even numbers that add up to those of a head; in
     /// `sectioned`, pairs per axis, which add up to half of them. As even as can be unless given;
     /// not for the other modes.
     pub sections: Option<Vec<usize>>,
-}
-
-impl Default for AxialRopeConfig {
-    fn default() -> Self {
-        Self {
-            axes: 2,
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            mode: AxialMode::Split,
-            sections: None,
-        }
-    }
 }
 
 impl AxialRopeConfig {
@@ -277,11 +270,7 @@ impl AxialRope {
 }
 
 impl PositionalEncoding for AxialRope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         by_part::prepare(positions, |positions| {
             let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
                 .map(|axis| positions.axis(axis))
@@ -300,13 +289,7 @@ impl PositionalEncoding for AxialRope {
 }
 
 impl Prepared for PreparedAxialRope {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let apply = |blocks: &[(usize, RotaryTables)], x: Tensor<4>| {
             let mut from = 0;
             let rotated = blocks.iter().map(|(width, tables)| {

@@ -12,7 +12,7 @@ use crate::ConfigError;
 use crate::by_part::{self, acts_for_all};
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk,
     first_alike,
 };
 use crate::init::Parameters;
@@ -107,11 +107,7 @@ impl PreparedByHead<'_> {
 }
 
 impl PositionalEncoding for ByHead {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         if let [all] = &self.parts[..] {
             return all.prepare(positions, context);
         }
@@ -134,13 +130,7 @@ impl PositionalEncoding for ByHead {
 }
 
 impl Prepared for PreparedByHead<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let (q, k): (Vec<_>, Vec<_>) = self
             .each()
             .map(|(part, place)| {

@@ -11,7 +11,7 @@ use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, RotaryZones,
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk, RotaryZones,
     first_alike,
 };
 use crate::init::Parameters;
@@ -55,11 +55,7 @@ impl PreparedByLayer<'_> {
 }
 
 impl PositionalEncoding for ByLayer {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let prepared = self
             .parts
             .iter()
@@ -88,13 +84,7 @@ impl Prepared for PreparedByLayer<'_> {
         self.parts.iter().fold(x, |x, part| part.embed(x))
     }
 
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         self.of(layer).transform_qk(layer, q, k, hidden)
     }
 

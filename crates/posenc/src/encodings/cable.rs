@@ -13,25 +13,18 @@ use crate::init::{ParamSpec, Parameters};
 use crate::spec::{About, EncodingSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "cable"`: configuration of [`Cable`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CableConfig {
     /// Whether logits are divided by the square root of head_dim; the released code does not.
+    #[default = true]
     pub scaled: bool,
     /// b at start, -20 to 20: the larger, the more a token adds.
     pub init_bias: f64,
-}
-
-impl Default for CableConfig {
-    fn default() -> Self {
-        Self {
-            scaled: true,
-            init_bias: 0.0,
-        }
-    }
 }
 
 /// Penalties accumulated between key and query: [`Fox`] with the gates' sign turned.

@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -22,9 +22,10 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "cope"`: configuration of [`Cope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CopeConfig {
@@ -32,19 +33,10 @@ pub struct CopeConfig {
     /// given. Trained at 64 bytes, 64 fail past the training length and 32 hold (experiment 002).
     pub max_position: Option<usize>,
     /// Whether gates see logits after their division by sqrt(head_dim).
+    #[default = true]
     pub scaled_gates: bool,
     /// Standard deviation of the initial vectors, 0 to 10.
     pub init_std: f64,
-}
-
-impl Default for CopeConfig {
-    fn default() -> Self {
-        Self {
-            max_position: None,
-            scaled_gates: true,
-            init_std: 0.0,
-        }
-    }
 }
 
 /// Positions counted by content.
@@ -60,11 +52,7 @@ struct PreparedCope<'a> {
 }
 
 impl PositionalEncoding for Cope {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedCope {
             encoding: self,
             groups: context.groups,

@@ -14,7 +14,7 @@ use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Content, Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::{CellNetwork, Ops};
 use crate::positions::Positions;
@@ -163,11 +163,7 @@ impl DapeFunction {
 }
 
 impl PositionalEncoding for Dape {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedDape {
             part: self.part[0].prepare(positions, context)?,
             encoding: self,
@@ -189,13 +185,7 @@ impl Prepared for PreparedDape<'_> {
         self.part.embed(x)
     }
 
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         self.part.transform_qk(layer, q, k, hidden)
     }
 

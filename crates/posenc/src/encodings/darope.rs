@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -25,27 +25,20 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::f64::consts::TAU;
 
 /// `kind = "darope"`: configuration of [`Darope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DaropeConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// L in tokens, 1 to 1000000000: pairs that do not complete a turn within it turn by content;
     /// the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-}
-
-impl Default for DaropeConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            original_max_position_embeddings: None,
-        }
-    }
 }
 
 impl DaropeConfig {
@@ -141,11 +134,7 @@ impl Side {
 }
 
 impl PositionalEncoding for Darope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let [fast, slow] = self.config.bands(self.head_dim);
         let side = |positions: &[f64]| Side::new(positions, &fast, &self.config, context);
         let shape = [1, 1, 1, slow.len()];
@@ -176,13 +165,7 @@ impl PreparedDarope<'_> {
 }
 
 impl Prepared for PreparedDarope<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let turned = |x: Tensor<4>, tables: RotaryTables| tables.apply(x, RotaryLayout::Half);
         let Some(layer) = self.encoding.layers.get(layer) else {
             let tables = |side: &Side| {

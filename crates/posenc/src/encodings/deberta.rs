@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable};
@@ -22,6 +22,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// Which of the two mixed terms are used.
@@ -52,15 +53,17 @@ pub enum DebertaForm {
 }
 
 /// `kind = "deberta"`: configuration of [`Deberta`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DebertaConfig {
     /// Which mixed terms are used.
+    #[default(DebertaTerms::Both)]
     pub terms: DebertaTerms,
     /// Where the position-to-content term reads its table. The paper is the default: models here
     /// are trained from scratch, where its formula is the one to compare with.
     #[serde(skip_serializing_if = "schema::is_default")]
+    #[default(DebertaForm::Paper)]
     pub form: DebertaForm,
     /// Distances in tokens from this one on share a row, 2 to 1000000; the training length unless
     /// given.
@@ -69,19 +72,8 @@ pub struct DebertaConfig {
     /// of it grow by their logarithm (v2). One row per distance, k = `max_distance`, unless given.
     pub buckets: Option<usize>,
     /// Standard deviation of the initial table, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for DebertaConfig {
-    fn default() -> Self {
-        Self {
-            terms: DebertaTerms::Both,
-            form: DebertaForm::Paper,
-            max_distance: None,
-            buckets: None,
-            init_std: 0.02,
-        }
-    }
 }
 
 impl DebertaConfig {
@@ -159,11 +151,7 @@ impl PreparedDeberta<'_> {
 }
 
 impl PositionalEncoding for Deberta {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedDeberta {
             encoding: self,
             distances: Distances::new(positions, &context.device),
@@ -177,13 +165,7 @@ impl PositionalEncoding for Deberta {
 }
 
 impl Prepared for PreparedDeberta<'_> {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         // The content term is attention's own product; scaled queries scale it too.
         (q / self.encoding.terms().sqrt(), k)
     }

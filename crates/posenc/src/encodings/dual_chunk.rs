@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -23,15 +23,18 @@ use crate::zones::{PreparedZones, Zone, mapped_distances};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "dual_chunk"`: configuration of [`DualChunk`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DualChunkConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
@@ -42,18 +45,6 @@ pub struct DualChunkConfig {
     /// Number of tokens before a chunk that its first query sees at their true distance, 0 to
     /// `chunk_size - 1`; an eighth of the training length unless given.
     pub local_window: Option<usize>,
-}
-
-impl Default for DualChunkConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            chunk_size: None,
-            local_window: None,
-        }
-    }
 }
 
 impl DualChunkConfig {
@@ -88,11 +79,7 @@ pub struct DualChunk {
 }
 
 impl PositionalEncoding for DualChunk {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let config = &self.config;
         let [largest, c] = config.sizes();
         let (queries, keys) = (positions.queries(), positions.keys());

@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::DiagonalNetwork;
@@ -23,36 +23,30 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// Added to the denominator, as in the public code.
 const EPSILON: f64 = 1e-6;
 
 /// `kind = "fire"`: configuration of [`Fire`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FireConfig {
     /// Number of units of the hidden layer, 1 to 4096.
+    #[default = 32]
     pub hidden: usize,
     /// c at start, 1e-6 to 1000.
+    #[default = 0.1]
     pub init_c: f64,
     /// Initial L in tokens, 0.001 to 1e9: queries before L are normalized by psi(L); the paper uses
     /// 512.
+    #[default = 512.0]
     pub threshold: f64,
     /// Whether all layers share one function.
+    #[default = true]
     pub shared: bool,
-}
-
-impl Default for FireConfig {
-    fn default() -> Self {
-        Self {
-            hidden: 32,
-            init_c: 0.1,
-            threshold: 512.0,
-            shared: true,
-        }
-    }
 }
 
 /// A trained function of the distance relative to the query's position.
@@ -85,11 +79,7 @@ struct Layer<'a> {
 }
 
 impl PositionalEncoding for Fire {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedFire {
             functions: &self.functions,
             positions: positions.clone(),

@@ -13,7 +13,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -25,6 +25,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::f64::consts::TAU;
 
 /// What pairs without a column of the tables get.
@@ -40,33 +41,24 @@ pub enum FopePad {
 }
 
 /// `kind = "fope"`: configuration of [`Fope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FopeConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// L in tokens, 1 to 1000000000: frequencies that do not complete a turn within it are dropped;
     /// the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
     /// Spread of W and V, times that of Xavier's initialisation, 0 to 10.
+    #[default = 0.3]
     pub gain: f64,
     /// What pairs without a column get.
+    #[default(FopePad::Paper)]
     pub pad: FopePad,
     /// Whether W and V are trained; else they stay as the seed draws them.
     pub learnable: bool,
-}
-
-impl Default for FopeConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            original_max_position_embeddings: None,
-            gain: 0.3,
-            pad: FopePad::Paper,
-            learnable: false,
-        }
-    }
 }
 
 impl FopeConfig {
@@ -163,11 +155,7 @@ impl Fope {
 }
 
 impl PositionalEncoding for Fope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let theta = self.config.kept(self.head_dim);
         Ok(Box::new(PreparedFope {
             queries: self.tables(positions.queries(), &theta, context),
@@ -181,13 +169,7 @@ impl PositionalEncoding for Fope {
 }
 
 impl Prepared for PreparedFope {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let layout = RotaryLayout::Half;
         (self.queries.apply(q, layout), self.keys.apply(k, layout))
     }

@@ -11,7 +11,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
@@ -23,18 +23,12 @@ use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// `kind = "fox"`: configuration of [`Fox`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct FoxConfig {
     /// The gates' bias at start, -20 to 20: the larger, the longer a head remembers.
     pub init_bias: f64,
-}
-
-impl Default for FoxConfig {
-    fn default() -> Self {
-        Self { init_bias: 0.0 }
-    }
 }
 
 /// Forget gates accumulated between key and query.
@@ -60,11 +54,7 @@ struct PreparedFox<'a> {
 }
 
 impl PositionalEncoding for Fox {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedFox {
             encoding: self,
             context: context.clone(),
@@ -143,13 +133,7 @@ impl FoxLayer {
 }
 
 impl Prepared for PreparedFox<'_> {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let factor = self.encoding.factor;
         let q = if factor == 1.0 { q } else { q * factor };
         (q, k)

@@ -14,7 +14,7 @@ use super::alibi::slopes;
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
@@ -93,11 +93,7 @@ fn gate(ops: &dyn Ops, x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
 }
 
 impl PositionalEncoding for GrapeA {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedGrapeA {
             encoding: self,
             distances: Distances::new(positions, &context.device),

@@ -12,7 +12,7 @@
 use super::alibi::slopes;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::RotaryLayout;
@@ -23,20 +23,16 @@ use crate::tensors::upload;
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "grape_ap"`: configuration of [`GrapeAp`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct GrapeApConfig {
     /// Number w of dimensions of p per head, even, 2 to 1024.
+    #[default = 8]
     pub width: usize,
-}
-
-impl Default for GrapeApConfig {
-    fn default() -> Self {
-        Self { width: 8 }
-    }
 }
 
 /// A penalty on distance that adds up along the path.
@@ -57,11 +53,7 @@ struct PreparedGrapeAp<'a> {
 const EPSILON: f64 = f32::EPSILON as f64;
 
 impl PositionalEncoding for GrapeAp {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let (keys, pairs) = (positions.keys(), self.width / 2);
         // Base 1: every pair turns alike, the other way than RoPE.
         let angles = keys.iter().flat_map(|p| std::iter::repeat_n(-p, pairs));

@@ -13,7 +13,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout, inv_freq};
@@ -25,6 +25,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// What the phases of tokens are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,29 +42,21 @@ pub enum GrapeMPhase {
 }
 
 /// `kind = "grape_m"`: configuration of [`GrapeM`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct GrapeMConfig {
     /// What the phases of tokens are.
+    #[default(GrapeMPhase::Position)]
     pub phase: GrapeMPhase,
     /// Base of the frequencies at the start, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Whether every head has its own frequencies and phases.
     pub per_head: bool,
     /// softplus(b) at the start, 1e-8 to 100; phases by content only.
+    #[default = 1e-3]
     pub init_phase: f64,
-}
-
-impl Default for GrapeMConfig {
-    fn default() -> Self {
-        Self {
-            phase: GrapeMPhase::Position,
-            base: 10_000.0,
-            per_head: false,
-            init_phase: 1e-3,
-        }
-    }
 }
 
 /// Divides what is trained: the authors slow learning down by it.
@@ -136,11 +129,7 @@ impl GrapeM {
 }
 
 impl PositionalEncoding for GrapeM {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         if self.config.by_content() {
             let plain = inv_freq(self.head_dim, self.config.base);
             let shape = [1, 1, 1, plain.len()];
@@ -170,13 +159,7 @@ impl PositionalEncoding for GrapeM {
 }
 
 impl Prepared for ByPosition {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let [queries, keys] = &self.layers[layer];
         let layout = RotaryLayout::Half;
         (queries.apply(q, layout), keys.apply(k, layout))
@@ -211,13 +194,7 @@ impl ByContent<'_> {
 }
 
 impl Prepared for ByContent<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let frequencies = for_batch(self.layers[layer].clone(), hidden.dims()[0]);
         turned(
             q,

@@ -11,7 +11,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable};
@@ -51,11 +51,7 @@ struct PreparedHardAlibi {
 }
 
 impl PositionalEncoding for HardAlibi {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let distances = Distances::new(positions, &context.device);
         Ok(Box::new(BiasAlone(PreparedHardAlibi {
             encoding: [self.n_heads, self.masked],

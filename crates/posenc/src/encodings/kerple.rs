@@ -16,7 +16,7 @@ use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
@@ -83,11 +83,7 @@ const STEEPEST: f64 = 2.0;
 const ANY: f64 = f32::MAX as f64;
 
 impl PositionalEncoding for Kerple {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let per_head = |r: &Param<Tensor<1>>, most: f64| {
             let heads = r.val().dims()[0] / context.groups;
             // The clamp lets gradients through, so that a parameter past its bounds can return.

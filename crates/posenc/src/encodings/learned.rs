@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, within_limit};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -22,15 +22,17 @@ use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "learned"`: configuration of [`Learned`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LearnedConfig {
     /// Number of rows of the table, 1 to 16777216; the training length unless given.
     pub max_position: Option<usize>,
     /// Standard deviation of the initial values, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
     /// Whether the table is stretched over a longer sequence, as vision transformers do for larger
     /// images.
@@ -39,17 +41,6 @@ pub struct LearnedConfig {
     /// Whether positions past the table read its last row; not together with `interpolate`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub clamp: bool,
-}
-
-impl Default for LearnedConfig {
-    fn default() -> Self {
-        Self {
-            max_position: None,
-            init_std: 0.02,
-            interpolate: false,
-            clamp: false,
-        }
-    }
 }
 
 /// A trained vector per position, added to the input.
@@ -66,11 +57,7 @@ struct PreparedLearned {
 }
 
 impl PositionalEncoding for Learned {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let table = self.table.val();
         let [rows, width] = table.dims();
         let rows = rows / context.groups;

@@ -11,7 +11,7 @@
 use crate::ConfigError;
 use crate::distances::{Distances, by_head};
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareResult};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -20,10 +20,11 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// `kind = "learned_bias"`: configuration of [`LearnedBias`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LearnedBiasConfig {
@@ -31,16 +32,8 @@ pub struct LearnedBiasConfig {
     /// unless given.
     pub max_distance: Option<usize>,
     /// Standard deviation of the initial biases, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for LearnedBiasConfig {
-    fn default() -> Self {
-        Self {
-            max_distance: None,
-            init_std: 0.02,
-        }
-    }
 }
 
 /// A trained bias per distance.
@@ -56,11 +49,7 @@ struct PreparedLearnedBias {
 }
 
 impl PositionalEncoding for LearnedBias {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(BiasAlone(PreparedLearnedBias {
             table: by_head(self.table.val(), context.groups),
             distances: Distances::new(positions, &context.device),

@@ -15,7 +15,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable};
@@ -25,6 +25,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// How the logits grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,19 +42,22 @@ pub enum LogScalingForm {
 }
 
 /// `kind = "log_scaling"`: configuration of [`LogScaling`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LogScalingConfig {
     /// How the logits grow.
+    #[default(LogScalingForm::LogN)]
     pub form: LogScalingForm,
     /// `L` in tokens, 2 to 1000000000, up to which nothing changes; the training length unless
     /// given. Llama 4's `floor_scale`.
     pub original_max_position_embeddings: Option<usize>,
     /// Factor on the logarithm in the form `llama4`, 0 to 100; Llama 4's `attn_scale`.
+    #[default(STRENGTH)]
     pub strength: f64,
     /// What s starts from in the form `ssmax`, 0 to 100.
     #[serde(skip_serializing_if = "is_default_scale")]
+    #[default(INIT_SCALE)]
     pub init_scale: f64,
 }
 
@@ -64,17 +68,6 @@ const INIT_SCALE: f64 = 0.43;
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_default_scale(scale: &f64) -> bool {
     *scale == INIT_SCALE
-}
-
-impl Default for LogScalingConfig {
-    fn default() -> Self {
-        Self {
-            form: LogScalingForm::LogN,
-            original_max_position_embeddings: None,
-            strength: STRENGTH,
-            init_scale: INIT_SCALE,
-        }
-    }
 }
 
 impl LogScalingConfig {
@@ -110,11 +103,7 @@ struct PreparedLogScaling<'a> {
 }
 
 impl PositionalEncoding for LogScaling {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let factors: Vec<f64> = positions
             .queries()
             .iter()
@@ -133,13 +122,7 @@ impl PositionalEncoding for LogScaling {
 }
 
 impl Prepared for PreparedLogScaling<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let q = q * self.factors.clone();
         let Some(scale) = self.scale.get(layer) else {
             return (q, k);

@@ -11,7 +11,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -22,34 +22,27 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::f64::consts::PI;
 use std::ops::Bound;
 
 /// `kind = "mobius"`: configuration of [`Mobius`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MobiusConfig {
     /// Base of the frequencies of the other heads, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Share of the heads that are reversed after N tokens, above 0 and at most 1; at least one
     /// head is.
+    #[default = 0.25]
     pub fraction: f64,
     /// N in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-}
-
-impl Default for MobiusConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            fraction: 0.25,
-            original_max_position_embeddings: None,
-        }
-    }
 }
 
 impl MobiusConfig {
@@ -82,11 +75,7 @@ struct PreparedMobius {
 }
 
 impl PositionalEncoding for Mobius {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let reversed = self.config.reversed(self.n_heads);
         let odd = self.config.odd(self.head_dim);
         let plain = inv_freq(self.head_dim, self.config.base);
@@ -105,13 +94,7 @@ impl PositionalEncoding for Mobius {
 }
 
 impl Prepared for PreparedMobius {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         (
             self.queries.apply(q, self.layout),
             self.keys.apply(k, self.layout),

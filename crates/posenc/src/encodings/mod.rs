@@ -53,7 +53,7 @@ pub mod xpos;
 use crate::ConfigError;
 use crate::by_part;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::{Init, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::Rotary;
@@ -199,11 +199,7 @@ macro_rules! encodings {
         }
 
         impl PositionalEncoding for Encoding {
-            fn prepare<'a>(
-                &'a self,
-                positions: &Positions,
-                context: &Context,
-            ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+            fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
                 let read = |positions: &Positions| match self {
                     $(Self::$module(encoding) => encoding.prepare(positions, context)),+
                 };

@@ -7,7 +7,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -33,11 +33,7 @@ impl Prepared for PreparedNope {
 }
 
 impl PositionalEncoding for Nope {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        _context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, _context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedNope))
     }
 }

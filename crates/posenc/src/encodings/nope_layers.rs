@@ -11,7 +11,7 @@ use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
@@ -66,11 +66,7 @@ fn check_every(every: usize) -> Result<(), ConfigError> {
 }
 
 impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let mut pattern = vec![0; self.every];
         pattern[self.every - 1] = 1;
         Ok(Box::new(PreparedByLayer {

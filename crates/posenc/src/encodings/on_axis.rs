@@ -13,7 +13,7 @@ use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::by_part::{self, acts_for_all};
 use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
@@ -44,11 +44,7 @@ pub struct OnAxis<E: Module = Encoding> {
 }
 
 impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         by_part::prepare(positions, |positions| {
             let (queries, keys) = positions.axis(self.axis);
             let coordinates = Positions::new(queries.to_vec(), keys.to_vec());

@@ -16,7 +16,7 @@ use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::halves::{Halves, chunked, half, half_mask, in_pairs, joined};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
@@ -27,6 +27,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Gates of forgetting beside the reflections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,26 +44,19 @@ pub enum PathForget {
 }
 
 /// `kind = "path"`: configuration of [`PathProduct`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PathProductConfig {
     /// Number of dimensions between the two projections of w, 1 to 4096.
+    #[default = 32]
     pub rank: usize,
     /// Number of tokens that the convolution of w reads, 0 to 64; 0 for no convolution.
+    #[default = 3]
     pub kernel: usize,
     /// Gates of forgetting beside the reflections.
+    #[default(PathForget::None)]
     pub forget: PathForget,
-}
-
-impl Default for PathProductConfig {
-    fn default() -> Self {
-        Self {
-            rank: 32,
-            kernel: 3,
-            forget: PathForget::None,
-        }
-    }
 }
 
 /// Reflections by every token between key and query.
@@ -91,11 +85,7 @@ struct PreparedPath<'a> {
 }
 
 impl PositionalEncoding for PathProduct {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedPath {
             encoding: self,
             groups: context.groups,

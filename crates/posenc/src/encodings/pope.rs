@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::BASES;
@@ -23,25 +23,19 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "pope"`: configuration of [`Pope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PopeConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Whether each dimension of each head learns a phase.
+    #[default = true]
     pub learnable: bool,
-}
-
-impl Default for PopeConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            learnable: true,
-        }
-    }
 }
 
 /// Polar encoding: content is a length, position an angle.
@@ -65,11 +59,7 @@ fn frequencies(dim: usize, base: f64) -> Vec<f64> {
 }
 
 impl PositionalEncoding for Pope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let dim = self.head_dim;
         let theta = frequencies(dim, self.base);
         let tables = |positions: &[f64]| {
@@ -101,13 +91,7 @@ impl PositionalEncoding for Pope {
 }
 
 impl Prepared for PreparedPope {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let polar = |x: Tensor<4>, [cos, sin]: &[Tensor<4>; 2]| {
             // Twice as wide: cos a cos b + sin a sin b leaves the cosine of the difference.
             let [cos, sin] = [cos, sin].map(|table| for_batch(table.clone(), x.dims()[0]));

@@ -11,7 +11,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::sequence::{by_head, per_channel, projected};
@@ -21,29 +21,22 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "relative_projection"`: configuration of [`RelativeProjection`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RelativeProjectionConfig {
     /// Number b of curves to mix, 1 to 4096.
+    #[default = 16]
     pub curves: usize,
     /// Distances in tokens from this one on get no bias, 1 to 1000000; the training length unless
     /// given.
     pub max_distance: Option<usize>,
     /// Standard deviation of the initial curves, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for RelativeProjectionConfig {
-    fn default() -> Self {
-        Self {
-            curves: 16,
-            max_distance: None,
-            init_std: 0.02,
-        }
-    }
 }
 
 /// A bias by distance that queries mix from trained curves.
@@ -68,11 +61,7 @@ struct PreparedRelativeProjection<'a> {
 }
 
 impl PositionalEncoding for RelativeProjection {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedRelativeProjection {
             encoding: self,
             distances: Distances::new(positions, &context.device),

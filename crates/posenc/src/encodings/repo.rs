@@ -10,7 +10,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
@@ -23,26 +23,19 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "repo"`: configuration of [`Repo`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RepoConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 500_000.0]
     pub base: f64,
     /// Number of channels that positions are computed from, 1 to 65536; an eighth of d_model unless
     /// given.
     pub width: Option<usize>,
-}
-
-impl Default for RepoConfig {
-    fn default() -> Self {
-        Self {
-            base: 500_000.0,
-            width: None,
-        }
-    }
 }
 
 /// Rotation by positions that content gives.
@@ -71,11 +64,7 @@ struct PreparedRepo<'a> {
 }
 
 impl PositionalEncoding for Repo {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let theta = inv_freq(self.head_dim, self.config.base);
         let shape = [1, 1, 1, theta.len()];
         Ok(Box::new(PreparedRepo {
@@ -91,13 +80,7 @@ impl PositionalEncoding for Repo {
 }
 
 impl Prepared for PreparedRepo<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         let (heads, layer) = (self.encoding.n_heads, &self.encoding.layers[layer]);
         let Context { groups, ops, .. } = self.context;
         let of = |x: &Tensor<3>, weight: &Param<Tensor<2>>| {

@@ -9,7 +9,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -20,15 +20,18 @@ use crate::zones::{PreparedZones, Zone, mapped_distances, two_zones};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "rerope"`: configuration of [`Rerope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ReropeConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
@@ -39,18 +42,6 @@ pub struct ReropeConfig {
     /// Number of tokens beyond the window that count as one, 1 to 1e9; infinitely many unless
     /// given.
     pub leak: Option<f64>,
-}
-
-impl Default for ReropeConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            window: None,
-            leak: None,
-        }
-    }
 }
 
 impl ReropeConfig {
@@ -78,11 +69,7 @@ pub struct Rerope {
 }
 
 impl PositionalEncoding for Rerope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let config = &self.config;
         let window = resolved(config.window) as f64;
         // A far distance is the difference of two slowed positions plus the head start of the

@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, Frequencies, FrequencySpacing, Rotary, RotaryLayout};
@@ -24,15 +24,18 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "rope"`: configuration of [`Rope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RopeConfig {
     /// Base of the frequencies, above 1 and at most 1e15; `rope_theta` at Hugging Face.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
@@ -46,20 +49,6 @@ pub struct RopeConfig {
     /// Rescaling of the frequencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RopeScaling>,
-}
-
-impl Default for RopeConfig {
-    fn default() -> Self {
-        let (spacing, learnable) = (FrequencySpacing::Geometric, false);
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            spacing,
-            learnable,
-            scaling: None,
-        }
-    }
 }
 
 impl RopeConfig {
@@ -118,11 +107,7 @@ struct PreparedRope {
 }
 
 impl PositionalEncoding for Rope {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let frequencies = self
             .config
             .frequencies(self.head_dim, positions.length())
@@ -172,13 +157,7 @@ fn trained_tables(
 }
 
 impl Prepared for PreparedRope {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         let mut q = self.queries.apply(q, self.layout);
         if self.logits_factor != 1.0 {
             q = q * self.logits_factor;

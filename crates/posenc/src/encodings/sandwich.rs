@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, BiasBlocks, Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -21,22 +21,18 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// `kind = "sandwich"`: configuration of [`Sandwich`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SandwichConfig {
     /// Width D of the sinusoidal encoding whose products these are, even, 2 to 65536; the paper
     /// finds 128 best.
+    #[default = 128]
     pub width: usize,
-}
-
-impl Default for SandwichConfig {
-    fn default() -> Self {
-        Self { width: 128 }
-    }
 }
 
 impl SandwichConfig {
@@ -66,11 +62,7 @@ struct PreparedSandwich<'a> {
 }
 
 impl PositionalEncoding for Sandwich {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(BiasAlone(PreparedSandwich {
             encoding: self,
             distances: Distances::new(positions, &context.device),

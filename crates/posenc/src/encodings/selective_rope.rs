@@ -16,7 +16,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult, Prepared, Qk};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
@@ -28,17 +28,21 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "selective_rope"`: configuration of [`SelectiveRope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SelectiveRopeConfig {
     /// Base of the temperatures, above 1 and at most 1e15.
+    #[default = 500_000.0]
     pub base: f64,
     /// Number of dimensions between the two projections, 1 to 4096.
+    #[default = 16]
     pub rank: usize,
     /// Number of tokens that the convolution reads, 1 to 64.
+    #[default = 4]
     pub kernel: usize,
     /// Whether phi gets a positive offset.
     pub bias: bool,
@@ -46,19 +50,6 @@ pub struct SelectiveRopeConfig {
     pub gate: bool,
     /// Whether the temperatures are trained.
     pub learnable: bool,
-}
-
-impl Default for SelectiveRopeConfig {
-    fn default() -> Self {
-        Self {
-            base: 500_000.0,
-            rank: 16,
-            kernel: 4,
-            bias: false,
-            gate: false,
-            learnable: false,
-        }
-    }
 }
 
 /// Rotation by angles that every token adds to.
@@ -91,11 +82,7 @@ struct PreparedSelectiveRope<'a> {
 }
 
 impl PositionalEncoding for SelectiveRope {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let theta = inv_freq(self.head_dim, self.config.base);
         let shape = [1, 1, 1, theta.len()];
         Ok(Box::new(PreparedSelectiveRope {
@@ -150,13 +137,7 @@ impl PreparedSelectiveRope<'_> {
 }
 
 impl Prepared for PreparedSelectiveRope<'_> {
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         turned(q, k, self.angles(layer, hidden), self.context.ops)
     }
 }

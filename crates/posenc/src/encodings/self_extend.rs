@@ -10,7 +10,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -21,15 +21,18 @@ use crate::zones::{PreparedZones, Zone, mapped_distances, two_zones};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "self_extend"`: configuration of [`SelfExtend`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SelfExtendConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
@@ -40,18 +43,6 @@ pub struct SelfExtendConfig {
     /// Number G of tokens per group beyond, 1 to 1000000000; as many as bring the test length back
     /// into the training length unless given, and 1 in `model.pe`.
     pub group: Option<usize>,
-}
-
-impl Default for SelfExtendConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            window: None,
-            group: None,
-        }
-    }
 }
 
 impl SelfExtendConfig {
@@ -80,11 +71,7 @@ pub struct SelfExtend {
 }
 
 impl PositionalEncoding for SelfExtend {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let config = &self.config;
         let (window, group) = (
             resolved(config.window) as f64,

@@ -10,7 +10,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -20,9 +20,10 @@ use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "shaw"`: configuration of [`Shaw`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ShawConfig {
@@ -30,19 +31,11 @@ pub struct ShawConfig {
     /// training length, unless given.
     pub max_distance: Option<usize>,
     /// Whether outputs also get a term, as in the paper.
+    #[default = true]
     pub values: bool,
     /// Standard deviation of the initial vectors, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for ShawConfig {
-    fn default() -> Self {
-        Self {
-            max_distance: None,
-            values: true,
-            init_std: 0.02,
-        }
-    }
 }
 
 /// Trained vectors per clipped distance, multiplied with queries and added to values.
@@ -78,11 +71,7 @@ impl PreparedShaw<'_> {
 }
 
 impl PositionalEncoding for Shaw {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedShaw {
             encoding: self,
             distances: Distances::new(positions, &context.device),

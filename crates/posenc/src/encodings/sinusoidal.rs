@@ -10,7 +10,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
@@ -20,6 +20,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Order of sines and cosines in the vector. The three are in public use and not interchangeable
 /// for a trained model.
@@ -37,31 +38,23 @@ pub enum SinusoidalOrder {
 }
 
 /// `kind = "sinusoidal"`: configuration of [`Sinusoidal`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SinusoidalConfig {
     /// Base of the wavelengths, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Order of sines and cosines.
+    #[default(SinusoidalOrder::Interleaved)]
     pub order: SinusoidalOrder,
     /// Factor on the table, 1e-6 to 1e6. Embeddings drawn with a small deviation drown in a table
     /// of unit amplitude.
+    #[default = 1.0]
     pub scale: f64,
     /// Whether the factor is trained, starting from `scale`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub learnable_scale: bool,
-}
-
-impl Default for SinusoidalConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            order: SinusoidalOrder::Interleaved,
-            scale: 1.0,
-            learnable_scale: false,
-        }
-    }
 }
 
 /// Fixed sines and cosines added to the input.
@@ -106,11 +99,7 @@ impl SinusoidalConfig {
 }
 
 impl PositionalEncoding for Sinusoidal {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let (places, queries) = (positions.queries_of_rows(), positions.queries().len());
         // A trained factor starts from `scale` and is multiplied in on the device.
         let fixed = if self.scale.is_some() {

@@ -10,7 +10,7 @@ use crate::ConfigError;
 use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk, first_alike,
 };
 use crate::init::Parameters;
 use crate::positions::Positions;
@@ -59,11 +59,7 @@ struct PreparedStack<'a> {
 }
 
 impl<E: Module + PositionalEncoding> PositionalEncoding for Stack<E> {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let parts = self.parts.iter();
         let prepared = parts.map(|part| part.prepare(positions, context));
         Ok(Box::new(PreparedStack {
@@ -88,13 +84,7 @@ impl Prepared for PreparedStack<'_> {
         self.parts.iter().fold(x, |x, part| part.embed(x))
     }
 
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Qk {
         self.parts.iter().fold((q, k), |(q, k), part| {
             part.transform_qk(layer, q, k, hidden)
         })
@@ -166,13 +156,7 @@ impl Prepared for PreparedStack<'_> {
 impl PreparedStack<'_> {
     /// Queries and keys as all parts but one leave them: a part that undoes its own rotation must
     /// not undo those of the others.
-    fn without(
-        &self,
-        skipped: usize,
-        layer: usize,
-        (q, k): (Tensor<4>, Tensor<4>),
-        hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn without(&self, skipped: usize, layer: usize, (q, k): Qk, hidden: &Tensor<3>) -> Qk {
         let others = self.parts.iter().enumerate().filter(|(i, _)| *i != skipped);
         others.fold((q, k), |(q, k), (_, other)| {
             other.transform_qk(layer, q, k, hidden)

@@ -12,7 +12,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -36,11 +36,7 @@ pub struct StickBreaking {
 struct PreparedStickBreaking;
 
 impl PositionalEncoding for StickBreaking {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        _context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, _context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedStickBreaking))
     }
 }

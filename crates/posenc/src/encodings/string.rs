@@ -10,7 +10,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -21,15 +21,18 @@ use crate::zones::{PreparedZones, Zone, mapped_distances, two_zones};
 use burn::module::Module;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "string"`: configuration of [`Shifted`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ShiftedConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
@@ -40,18 +43,6 @@ pub struct ShiftedConfig {
     /// Distance W in tokens that S is read as, 0 to `shift`; 128 unless given, and at most half of
     /// S.
     pub window: Option<usize>,
-}
-
-impl Default for ShiftedConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            shift: None,
-            window: None,
-        }
-    }
 }
 
 impl ShiftedConfig {
@@ -79,11 +70,7 @@ pub struct Shifted {
 }
 
 impl PositionalEncoding for Shifted {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let config = &self.config;
         let (shift, window) = (
             resolved(config.shift) as f64,

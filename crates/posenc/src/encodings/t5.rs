@@ -13,7 +13,7 @@ use crate::ConfigError;
 use crate::distances::{Distances, by_head};
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
@@ -22,37 +22,30 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// `kind = "t5"`: configuration of [`T5`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct T5Config {
     /// Number of buckets of distances, 2 to 1000000; a multiple of 2, or of 4 with `bidirectional`.
+    #[default = 32]
     pub num_buckets: usize,
     /// Distances in tokens from this one on share the last bucket, up to 1000000000; more than half
     /// of the buckets, or a quarter with `bidirectional`. Buckets beyond the training length are
     /// never trained.
+    #[default = 128]
     pub max_distance: usize,
     /// Whether keys after the query have their own buckets, half of all.
     pub bidirectional: bool,
     /// Whether logits keep their division by sqrt(head_dim), which T5 itself does not have.
+    #[default = true]
     pub scaled: bool,
     /// Standard deviation of the initial biases, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for T5Config {
-    fn default() -> Self {
-        Self {
-            num_buckets: 32,
-            max_distance: 128,
-            bidirectional: false,
-            scaled: true,
-            init_std: 0.02,
-        }
-    }
 }
 
 impl T5Config {
@@ -97,11 +90,7 @@ struct PreparedT5<'a> {
 }
 
 impl PositionalEncoding for T5 {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedT5 {
             table: by_head(self.table.val(), context.groups),
             distances: Distances::new(positions, &context.device),
@@ -115,13 +104,7 @@ impl PositionalEncoding for T5 {
 }
 
 impl Prepared for PreparedT5<'_> {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         // The model's head_dim: beside PoPE, heads are wider, but logits are divided by its root.
         (
             if self.encoding.config.scaled {

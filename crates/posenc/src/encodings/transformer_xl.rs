@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
@@ -22,25 +22,19 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// `kind = "transformer_xl"`: configuration of [`TransformerXl`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct TransformerXlConfig {
     /// Base of the sinusoidal table's wavelengths, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Standard deviation of the initial u and v, 0 to 10.
+    #[default = 0.02]
     pub init_std: f64,
-}
-
-impl Default for TransformerXlConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            init_std: 0.02,
-        }
-    }
 }
 
 impl TransformerXlConfig {
@@ -81,11 +75,7 @@ struct PreparedTransformerXl<'a> {
 }
 
 impl PositionalEncoding for TransformerXl {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedTransformerXl {
             encoding: self,
             distances: Distances::new(positions, &context.device),

@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::halves::{Halves, chunked, half, in_pairs, joined};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareResult, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
@@ -23,21 +23,17 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Range;
 
 /// `kind = "wall"`: configuration of [`Wall`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct WallConfig {
     /// The gates' bias at start, -20 to 20: the larger, the slower channels decay.
+    #[default = 8.0]
     pub init_bias: f64,
-}
-
-impl Default for WallConfig {
-    fn default() -> Self {
-        Self { init_bias: 8.0 }
-    }
 }
 
 /// Decays of every channel.
@@ -60,11 +56,7 @@ struct PreparedWall<'a> {
 }
 
 impl PositionalEncoding for Wall {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, _positions: &Positions, context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedWall {
             encoding: self,
             groups: context.groups,

@@ -11,7 +11,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{BiasAlone, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{BiasAlone, Context, PositionalEncoding, PrepareResult};
 use crate::init::Parameters;
 use crate::mask::Window as Mask;
 use crate::positions::Positions;
@@ -41,11 +41,7 @@ pub struct Window {
 }
 
 impl PositionalEncoding for Window {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let (size, sinks) = (self.size as f64, self.sinks as f64);
         let mask = Mask::new(positions, &context.device, move |query, key| {
             (query - key).abs() < size || key < sinks

@@ -12,7 +12,7 @@
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{
-    Bias, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit,
+    Bias, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk, within_limit,
 };
 use crate::init::Parameters;
 use crate::mask::Window;
@@ -26,42 +26,34 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Largest exponent of e in a factor: f32 ends at e^88, and factors of query and key multiply.
 const LARGEST_EXPONENT: f64 = 80.0;
 
 /// `kind = "xpos"`: configuration of [`Xpos`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct XposConfig {
     /// Base of the frequencies, above 1 and at most 1e15.
+    #[default = 10_000.0]
     pub base: f64,
     /// Which dimensions form a pair.
+    #[default(RotaryLayout::Half)]
     pub layout: RotaryLayout,
     /// Number of rotated dimensions of each head, even, 2 to the dimensions of a head; the whole
     /// head unless given.
     pub rotary_dim: Option<usize>,
     /// Strength of the decay, 0.001 to 1000: the larger gamma, the weaker the decay.
+    #[default = 0.4]
     pub gamma: f64,
     /// Number of tokens after which pair i has decayed by `zeta_i`, 1 to 1e9.
+    #[default = 512.0]
     pub scale_base: f64,
     /// A query sees its own block of this many tokens and the one before it, 1 to 1000000000;
     /// everything unless given.
     pub block_size: Option<usize>,
-}
-
-impl Default for XposConfig {
-    fn default() -> Self {
-        Self {
-            base: 10_000.0,
-            layout: RotaryLayout::Half,
-            rotary_dim: None,
-            gamma: 0.4,
-            scale_base: 512.0,
-            block_size: None,
-        }
-    }
 }
 
 impl XposConfig {
@@ -95,11 +87,7 @@ struct PreparedXpos {
 }
 
 impl PositionalEncoding for Xpos {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         within_limit(positions, self.max_position())?;
         let dim = self.config.rotary_dim.unwrap_or(self.head_dim);
         let frequencies = Rotary::new(self.config.base, dim).unscaled();
@@ -148,13 +136,7 @@ impl PositionalEncoding for Xpos {
 }
 
 impl Prepared for PreparedXpos {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         (
             self.queries.apply(q, self.layout),
             self.keys.apply(k, self.layout),

@@ -6,26 +6,19 @@ use crate::ConfigError;
 use crate::frequencies::{Frequencies, inv_freq};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Dynamic NTK: `base' = base (s T/L - (s - 1))^(d/(d-2))` for `T > L`, plain otherwise. Reads the
 /// length of every forward pass and keeps no state between them. Hugging Face `dynamic`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DynamicNtkScaling {
     /// Factor `s`, 1 to 1000000; 1 already scales with the length.
+    #[default = 1.0]
     pub factor: f64,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-}
-
-impl Default for DynamicNtkScaling {
-    fn default() -> Self {
-        Self {
-            factor: 1.0,
-            original_max_position_embeddings: None,
-        }
-    }
 }
 
 impl Scaling for DynamicNtkScaling {

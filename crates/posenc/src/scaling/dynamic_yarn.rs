@@ -5,10 +5,11 @@ use super::{Factor, OriginalLength, Scaling, Unscaled};
 use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between
 /// them. jquesnelle/yarn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DynamicYarnScaling {
@@ -16,31 +17,16 @@ pub struct DynamicYarnScaling {
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
     /// `beta_slow`.
+    #[default = 32.0]
     pub beta_fast: f64,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
+    #[default = 1.0]
     pub beta_slow: f64,
     /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
     /// Whether the ramp's ends are rounded to whole dimensions.
+    #[default = true]
     pub truncate: bool,
-}
-
-impl Default for DynamicYarnScaling {
-    fn default() -> Self {
-        let YarnScaling {
-            beta_fast,
-            beta_slow,
-            truncate,
-            ..
-        } = YarnScaling::default();
-        Self {
-            original_max_position_embeddings: None,
-            beta_fast,
-            beta_slow,
-            attention_factor: None,
-            truncate,
-        }
-    }
 }
 
 impl Scaling for DynamicYarnScaling {

@@ -6,32 +6,25 @@ use crate::facts::Lengths;
 use crate::frequencies::Frequencies;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// EVQ-Cosh: `theta_k = base^(-phi_k)`, `phi_k = 1 - asinh((1 - u_k) sinh tau) / tau`, `u_k = (k +
 /// 1/2) / pairs`; for training, at every length. tau = 0 is the geometric table on that grid: the
 /// larger tau, the more pairs are fast. `schedules.py` of misaya-yang/hybrid-rope.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct EvqCoshScaling {
     /// How far the table is from a geometric one, 0 to 100. `"auto"`: the rule of the authors'
     /// notes, max(d / sqrt(L), 1.4), with d the rotated dimensions of a head.
+    #[default(Factor::Fixed(1.5))]
     pub tau: Factor,
     /// Whether the grid lies between the points of RoPE's, whose `u_k` is `k / pairs`.
+    #[default = true]
     pub midpoint: bool,
     /// `L` in tokens, 1 to 1000000000, for `tau = "auto"` only; the training length unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_max_position_embeddings: Option<usize>,
-}
-
-impl Default for EvqCoshScaling {
-    fn default() -> Self {
-        Self {
-            tau: Factor::Fixed(1.5),
-            midpoint: true,
-            original_max_position_embeddings: None,
-        }
-    }
 }
 
 impl EvqCoshScaling {

@@ -4,35 +4,28 @@ use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_not_falling,
 use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L /
 /// high_freq_factor` are left alone, with a ramp between. Meta's code for Llama 3.1; Hugging Face
 /// `llama3`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Llama3Scaling {
     /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
     /// training length over `L`.
+    #[default(Factor::Auto)]
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
+    #[default = 1.0]
     pub low_freq_factor: f64,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
     /// `low_freq_factor`.
+    #[default = 4.0]
     pub high_freq_factor: f64,
-}
-
-impl Default for Llama3Scaling {
-    fn default() -> Self {
-        Self {
-            factor: Factor::Auto,
-            original_max_position_embeddings: None,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-        }
-    }
 }
 
 impl Scaling for Llama3Scaling {

@@ -5,6 +5,7 @@ use super::{Factor, OriginalLength, Scaling, Unscaled, ramp_ends};
 use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// How the stretch of the positions is shared out over the pairs of the ramp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,37 +24,28 @@ pub enum MrropeForm {
 /// low)(high - low + 1)))` (Pro) or `s^((i - low) / (high - low))` (Uni); YaRN's attention factor.
 /// MrRoPE (arXiv 2601.22181); Pro as in its authors' `LlamaYaRNRadix.py`, which has several
 /// variants beside the one it calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MrropeScaling {
     /// How the stretch is shared out.
+    #[default(MrropeForm::Pro)]
     pub form: MrropeForm,
     /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
     /// training length over `L`.
+    #[default(Factor::Auto)]
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
     /// `beta_slow`.
+    #[default = 32.0]
     pub beta_fast: f64,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
+    #[default = 1.0]
     pub beta_slow: f64,
     /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
-}
-
-impl Default for MrropeScaling {
-    fn default() -> Self {
-        Self {
-            form: MrropeForm::Pro,
-            factor: Factor::Auto,
-            original_max_position_embeddings: None,
-            beta_fast: 32.0,
-            beta_slow: 1.0,
-            attention_factor: None,
-        }
-    }
 }
 
 impl Scaling for MrropeScaling {

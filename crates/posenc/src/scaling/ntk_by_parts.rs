@@ -4,35 +4,28 @@ use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turn
 use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that
 /// turn less than `alpha` times are interpolated, with a ramp linear in the number of turns
 /// between. Peng et al. 2023 (arXiv 2309.00071), eq. 17, 18 and 20, as the paper has it; YaRN's
 /// code has a ramp linear in the pair index.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct NtkByPartsScaling {
     /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
     /// training length over `L`.
+    #[default(Factor::Auto)]
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
+    #[default = 1.0]
     pub alpha: f64,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; more than `alpha`.
+    #[default = 32.0]
     pub beta: f64,
-}
-
-impl Default for NtkByPartsScaling {
-    fn default() -> Self {
-        Self {
-            factor: Factor::Auto,
-            original_max_position_embeddings: None,
-            alpha: 1.0,
-            beta: 32.0,
-        }
-    }
 }
 
 impl Scaling for NtkByPartsScaling {

@@ -5,6 +5,7 @@ use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// p-RoPE: only the fastest share `fraction` of the pairs rotates, with the frequencies they have
 /// in the full head; the rest is not rotated. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024
@@ -12,18 +13,13 @@ use serde::{Deserialize, Serialize};
 ///
 /// Not partial rotation (`rotary_dim`), which pairs inside a slice of the head and spreads all
 /// frequencies over it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ProportionalScaling {
     /// Share p of the pairs that rotate, 0 to 1; rounded down to whole pairs.
+    #[default = 0.75]
     pub fraction: f64,
-}
-
-impl Default for ProportionalScaling {
-    fn default() -> Self {
-        Self { fraction: 0.75 }
-    }
 }
 
 impl Scaling for ProportionalScaling {

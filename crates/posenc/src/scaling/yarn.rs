@@ -5,6 +5,7 @@ use crate::ConfigError;
 use crate::frequencies::Frequencies;
 use crate::values::in_range_if_set;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn
 /// are interpolated, a linear ramp over the pair index lies between, and cos and sin carry an
@@ -13,19 +14,22 @@ use serde::{Deserialize, Serialize};
 ///
 /// With `L` under about 201 and `beta_fast = 32` the ramp starts at pair 0: nearly plain
 /// interpolation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct YarnScaling {
     /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
     /// training length over `L`.
+    #[default(Factor::Auto)]
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
     /// `beta_slow`.
+    #[default = 32.0]
     pub beta_fast: f64,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
+    #[default = 1.0]
     pub beta_slow: f64,
     /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
@@ -39,23 +43,8 @@ pub struct YarnScaling {
     #[serde(skip_serializing_if = "schema::is_default")]
     pub scale_logits: bool,
     /// Whether the ramp's ends are rounded to whole dimensions.
+    #[default = true]
     pub truncate: bool,
-}
-
-impl Default for YarnScaling {
-    fn default() -> Self {
-        Self {
-            factor: Factor::Auto,
-            original_max_position_embeddings: None,
-            beta_fast: 32.0,
-            beta_slow: 1.0,
-            attention_factor: None,
-            mscale: None,
-            mscale_all_dim: None,
-            scale_logits: false,
-            truncate: true,
-        }
-    }
 }
 
 impl YarnScaling {

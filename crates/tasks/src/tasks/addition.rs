@@ -38,6 +38,7 @@ use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// The order in which digits are written, operands and sum alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,15 +241,18 @@ impl Rule for Addition {
 }
 
 /// `kind = "addition"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdditionConfig {
     /// Base of the numbers: digits are below it; 2 to 4096.
+    #[default = 10]
     pub base: u64,
     /// Order of the digits.
+    #[default(DigitOrder::MsdFirst)]
     pub digits: DigitOrder,
     /// Number of digits of the operands at a length.
     #[serde(skip_serializing_if = "schema::is_default")]
+    #[default(Operands::Split)]
     pub operands: Operands,
     /// Symbols from which the hints before the digits are drawn, 0 to 65536; 0 for no hints. Needs
     /// `operands = "equal"` and one more than the digits of the longest operand.
@@ -259,20 +263,8 @@ pub struct AdditionConfig {
     pub scratchpad: bool,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for AdditionConfig {
-    fn default() -> Self {
-        Self {
-            base: 10,
-            digits: DigitOrder::MsdFirst,
-            operands: Operands::Split,
-            hints: 0,
-            scratchpad: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for AdditionConfig {

@@ -12,6 +12,7 @@
 use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule() -> StringRule {
     StringRule {
@@ -58,18 +59,13 @@ fn minus(a: &[i32], b: &[i32]) -> Option<Vec<i32>> {
 }
 
 /// `kind = "compute_sqrt"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeSqrtConfig {
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for ComputeSqrtConfig {
-    fn default() -> Self {
-        Self { test_rows: 256 }
-    }
 }
 
 impl TaskSpec for ComputeSqrtConfig {

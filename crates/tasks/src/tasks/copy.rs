@@ -16,6 +16,7 @@
 use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, check_distinct, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(alphabet: u64, distinct: bool) -> StringRule {
     StringRule {
@@ -31,27 +32,19 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
 }
 
 /// `kind = "copy"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopyConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 16]
     pub alphabet: u64,
     /// Whether no symbol occurs twice in a string; lengths are then at most `alphabet`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub distinct: bool,
     /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
     /// are fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for CopyConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 16,
-            distinct: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for CopyConfig {

@@ -13,6 +13,7 @@ use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(cycle: u64) -> StringRule {
     let end = move |w: &[i32]| {
@@ -31,23 +32,16 @@ fn rule(cycle: u64) -> StringRule {
 }
 
 /// `kind = "cycle_navigation"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleNavigationConfig {
     /// Number of places on the cycle, 2 to 4096.
+    #[default = 5]
     pub cycle: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for CycleNavigationConfig {
-    fn default() -> Self {
-        Self {
-            cycle: 5,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for CycleNavigationConfig {

@@ -17,6 +17,7 @@ use crate::symbols::{HeldOut, Row, Rule, SymbolTask, check_fits, distinct, show}
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 struct DupKeyRecall {
     keys: u64,
@@ -109,29 +110,22 @@ impl Rule for DupKeyRecall {
 }
 
 /// `kind = "dup_key_recall"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct DupKeyRecallConfig {
     /// Number of different keys, 2 to 4096.
+    #[default = 26]
     pub keys: u64,
     /// Number of different values, 2 to 4096.
+    #[default = 10]
     pub values: u64,
     /// How often the key asked for occurs in a row, 1 to 16, and at most `values` and the shortest
     /// length; 1 asks for content alone.
+    #[default = 2]
     pub occurrences: u64,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for DupKeyRecallConfig {
-    fn default() -> Self {
-        Self {
-            keys: 26,
-            values: 10,
-            occurrences: 2,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for DupKeyRecallConfig {

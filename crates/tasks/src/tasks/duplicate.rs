@@ -10,6 +10,7 @@
 use crate::symbols::{StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(alphabet: u64) -> StringRule {
     StringRule {
@@ -19,23 +20,16 @@ fn rule(alphabet: u64) -> StringRule {
 }
 
 /// `kind = "duplicate"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct DuplicateConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 16]
     pub alphabet: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for DuplicateConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 16,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for DuplicateConfig {

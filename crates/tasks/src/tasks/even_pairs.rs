@@ -11,6 +11,7 @@
 use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule() -> StringRule {
     let answer = |w: &[i32]| vec![i32::from(w.first() != w.last())];
@@ -21,18 +22,13 @@ fn rule() -> StringRule {
 }
 
 /// `kind = "even_pairs"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvenPairsConfig {
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for EvenPairsConfig {
-    fn default() -> Self {
-        Self { test_rows: 256 }
-    }
 }
 
 impl TaskSpec for EvenPairsConfig {

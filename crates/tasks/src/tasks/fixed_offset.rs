@@ -14,6 +14,7 @@ use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, digits, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Decimal digits of an offset.
 const DIGITS: usize = 4;
@@ -70,27 +71,20 @@ impl Rule for FixedOffset {
 }
 
 /// `kind = "fixed_offset"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct FixedOffsetConfig {
     /// Number of different symbols in a string, 2 to 4096.
+    #[default = 10]
     pub alphabet: u64,
     /// Largest offset, 1 to 9999; 1 is the last symbol. Strings that are shorter have offsets up to
     /// their length.
+    #[default(MOST)]
     pub max_offset: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for FixedOffsetConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 10,
-            max_offset: MOST,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for FixedOffsetConfig {

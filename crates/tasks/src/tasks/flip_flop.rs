@@ -20,6 +20,7 @@ use crate::symbols::{Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORE
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 const WRITE: i32 = 2;
 const READ: i32 = 3;
@@ -149,25 +150,18 @@ impl Rule for FlipFlop {
 }
 
 /// `kind = "flip_flop"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlipFlopConfig {
     /// Probability that an instruction between the first and the last is to be ignored, 0 to 0.999.
+    #[default = 0.8]
     pub ignore: f64,
     /// Which reads are answered.
+    #[default(FlipFlopAnswer::All)]
     pub answer: FlipFlopAnswer,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for FlipFlopConfig {
-    fn default() -> Self {
-        Self {
-            ignore: 0.8,
-            answer: FlipFlopAnswer::All,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for FlipFlopConfig {

@@ -20,6 +20,7 @@ use crate::symbols::{HeldOut, Row, Rule, SymbolTask, distinct, show, shuffle_cho
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::cmp::Reverse;
 use std::ops::Bound::{Excluded, Included};
 
@@ -147,28 +148,21 @@ impl Rule for FrequentWords {
 }
 
 /// `kind = "frequent_words"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct FrequentWordsConfig {
     /// Number of different words, 2 to 4096.
+    #[default = 64]
     pub words: u64,
     /// How fast counts fall with the rank of a word, above 1 and at most 10.
+    #[default = 2.0]
     pub alpha: f64,
     /// Number of words asked for, 1 to 16, and at most `words`.
+    #[default = 3]
     pub top: u64,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for FrequentWordsConfig {
-    fn default() -> Self {
-        Self {
-            words: 64,
-            alpha: 2.0,
-            top: 3,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for FrequentWordsConfig {

@@ -17,6 +17,7 @@
 use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, digits, digits_len, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// What is asked about a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,26 +165,19 @@ impl Rule for Grid {
 }
 
 /// `kind = "grid"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridConfig {
     /// Number of different symbols in a grid, 2 to 4096.
+    #[default = 4]
     pub alphabet: u64,
     /// What is asked about a grid.
+    #[default(GridAnswer::Transpose)]
     pub answer: GridAnswer,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for GridConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 4,
-            answer: GridAnswer::Transpose,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for GridConfig {

@@ -14,6 +14,7 @@
 use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 struct Induction {
     alphabet: u64,
@@ -57,23 +58,16 @@ impl Rule for Induction {
 }
 
 /// `kind = "induction"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct InductionConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 16]
     pub alphabet: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for InductionConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 16,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for InductionConfig {

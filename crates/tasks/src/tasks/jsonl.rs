@@ -23,6 +23,7 @@ use crate::{Batch, BuildContext, CorpusFacts, Rows, Scoring, Stream, TEACHER_FOR
 use crate::{Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range, is_default};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const BOS: i32 = 0;
@@ -47,12 +48,14 @@ pub enum JsonlTokens {
 }
 
 /// `kind = "jsonl"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonlConfig {
     /// Files to train on: paths and globs, relative ones against the configuration's directory.
+    #[default(vec!["train.jsonl".to_owned()])]
     pub train: Vec<String>,
     /// Files to test on, as `train`.
+    #[default(vec!["test.jsonl".to_owned()])]
     pub test: Vec<String>,
     /// Files to choose values on with `[select]`, as `train`; no result is scored on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -60,8 +63,10 @@ pub struct JsonlConfig {
     /// What a token of a prompt or an answer is.
     pub tokens: JsonlTokens,
     /// Key of the prompt in every line.
+    #[default("prompt".to_owned())]
     pub prompt: String,
     /// Key of the answer in every line.
+    #[default("answer".to_owned())]
     pub answer: String,
     /// Key of a whole number that is the length of a line, instead of the tokens of its prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,26 +76,11 @@ pub struct JsonlConfig {
     pub overlap: Overlap,
     /// Number of lengths of prompts that a test set spans, those up to the test length; 1 to
     /// 4194304.
+    #[default = 1]
     pub bucket: usize,
     /// Most bytes of all files together, 1 to 4294967296.
+    #[default(64 << 20)]
     pub max_bytes: u64,
-}
-
-impl Default for JsonlConfig {
-    fn default() -> Self {
-        Self {
-            train: vec!["train.jsonl".to_owned()],
-            test: vec!["test.jsonl".to_owned()],
-            select: Vec::new(),
-            tokens: JsonlTokens::default(),
-            prompt: "prompt".to_owned(),
-            answer: "answer".to_owned(),
-            length: None,
-            overlap: Overlap::default(),
-            bucket: 1,
-            max_bytes: 64 << 20,
-        }
-    }
 }
 
 impl TaskSpec for JsonlConfig {

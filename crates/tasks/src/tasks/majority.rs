@@ -24,6 +24,7 @@ use crate::symbols::{
 use crate::{BuildContext, Stream, Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Values of a choice that names a stream of draws.
 const STREAMS: u64 = 1 << 53;
@@ -154,20 +155,24 @@ impl Rule for Majority {
 }
 
 /// `kind = "majority"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct MajorityConfig {
     /// Number of different symbols, 2 to 4096.
     #[serde(skip_serializing_if = "is_two")]
+    #[default = 2]
     pub alphabet: u64,
     /// How strings are drawn; `balanced` is for bits.
     #[serde(skip_serializing_if = "schema::is_default")]
+    #[default(BitDraw::Uniform)]
     pub draw: BitDraw,
     /// Number of strings in one example, symbol by symbol in turn, 1 to 16.
     #[serde(skip_serializing_if = "is_one")]
+    #[default = 1]
     pub interleaved: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer and bits are uniform.
+    #[default = 256]
     pub test_rows: u64,
 }
 
@@ -177,17 +182,6 @@ fn is_two(number: &u64) -> bool {
 
 fn is_one(number: &u64) -> bool {
     *number == 1
-}
-
-impl Default for MajorityConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 2,
-            draw: BitDraw::Uniform,
-            interleaved: 1,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for MajorityConfig {

@@ -12,6 +12,7 @@
 use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 const MASK: i32 = 2;
 
@@ -54,18 +55,13 @@ impl Rule for MissingDuplicate {
 }
 
 /// `kind = "missing_duplicate"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct MissingDuplicateConfig {
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for MissingDuplicateConfig {
-    fn default() -> Self {
-        Self { test_rows: 256 }
-    }
 }
 
 impl TaskSpec for MissingDuplicateConfig {

@@ -20,6 +20,7 @@ use crate::symbols::{HeldOut, Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 const PLUS: u64 = 0;
 const MINUS: u64 = 1;
@@ -151,26 +152,18 @@ impl Rule for ModularArithmetic {
 }
 
 /// `kind = "modular_arithmetic"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModularArithmeticConfig {
     /// Modulus of the values, 2 to 4096; digits are below it.
+    #[default = 5]
     pub modulus: u64,
     /// Whether every operation is in brackets; without them `*` binds tighter.
     pub brackets: bool,
     /// Number of test rows at each length, 1 to 1000000; without brackets all rows of a length
     /// where there are fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for ModularArithmeticConfig {
-    fn default() -> Self {
-        Self {
-            modulus: 5,
-            brackets: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for ModularArithmeticConfig {

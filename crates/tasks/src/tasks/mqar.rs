@@ -22,6 +22,7 @@ use crate::symbols::{
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Values of a choice that stands for a number in `[0, 1)`.
 const UNIT: u64 = 1 << 53;
@@ -166,32 +167,24 @@ impl Rule for Mqar {
 }
 
 /// `kind = "mqar"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct MqarConfig {
     /// Number of token ids, 8 to 65536: filler, keys and values.
+    #[default = 8192]
     pub vocab: u64,
     /// Number of pairs, 1 to a quarter of the shortest length trained or tested on, and at most as
     /// many as there are keys.
+    #[default = 4]
     pub pairs: u64,
     /// Exponent of the gaps, 0 to 1: 1 is uniform, and the smaller the sooner queries come.
+    #[default = 0.01]
     pub power: f64,
     /// Whether filler is any token id, drawn for each place, instead of 0.
     pub random_filler: bool,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for MqarConfig {
-    fn default() -> Self {
-        Self {
-            vocab: 8192,
-            pairs: 4,
-            power: 0.01,
-            random_filler: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for MqarConfig {

@@ -25,6 +25,7 @@ use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 struct Multiplication {
     base: u64,
@@ -123,30 +124,22 @@ impl Rule for Multiplication {
 }
 
 /// `kind = "multiplication"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiplicationConfig {
     /// Base of the numbers: digits are below it; 2 to 4096.
+    #[default = 10]
     pub base: u64,
     /// Order of the digits.
+    #[default(DigitOrder::MsdFirst)]
     pub digits: DigitOrder,
     /// Whether the answer begins with the steps of long multiplication.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub scratchpad: bool,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for MultiplicationConfig {
-    fn default() -> Self {
-        Self {
-            base: 10,
-            digits: DigitOrder::MsdFirst,
-            scratchpad: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for MultiplicationConfig {

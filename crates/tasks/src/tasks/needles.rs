@@ -21,6 +21,7 @@ use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Symbols 0 to 9 are the digits.
 const FIRST_NAME: i32 = 10;
@@ -140,20 +141,26 @@ impl Rule for Needles {
 }
 
 /// `kind = "needles"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct NeedlesConfig {
     /// Number of different names, 1 to 4096.
+    #[default = 64]
     pub names: u64,
     /// Number of names in one example, 1 to 64, and at most `names`.
+    #[default = 4]
     pub keys: u64,
     /// Number of numbers that each name of a row has, 1 to 16.
+    #[default = 1]
     pub values: u64,
     /// Number of names asked for, 1 to `keys`.
+    #[default = 1]
     pub queries: u64,
     /// Number of digits of a number, 1 to 16.
+    #[default = 4]
     pub digits: u64,
     /// Number of different filler tokens, 1 to 4096.
+    #[default(FILLER)]
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
@@ -162,23 +169,8 @@ pub struct NeedlesConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for NeedlesConfig {
-    fn default() -> Self {
-        Self {
-            names: 64,
-            keys: 4,
-            values: 1,
-            queries: 1,
-            digits: 4,
-            filler: FILLER,
-            random_filler: false,
-            text: None,
-            test_rows: 256,
-        }
-    }
 }
 
 impl NeedlesConfig {

@@ -11,6 +11,7 @@
 use crate::symbols::{StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(alphabet: u64) -> StringRule {
     let odds_first = |w: &[i32]| {
@@ -25,23 +26,16 @@ fn rule(alphabet: u64) -> StringRule {
 }
 
 /// `kind = "odds_first"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct OddsFirstConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 2]
     pub alphabet: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for OddsFirstConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 2,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for OddsFirstConfig {

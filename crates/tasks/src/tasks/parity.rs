@@ -15,6 +15,7 @@ use crate::symbols::{
 };
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn parity(bits: &[i32]) -> Vec<i32> {
     vec![bits.iter().sum::<i32>() % 2]
@@ -61,24 +62,17 @@ impl Rule for Balanced {
 }
 
 /// `kind = "parity"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParityConfig {
     /// How strings are drawn.
     #[serde(skip_serializing_if = "schema::is_default")]
+    #[default(BitDraw::Uniform)]
     pub draw: BitDraw,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer and bits are uniform.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for ParityConfig {
-    fn default() -> Self {
-        Self {
-            draw: BitDraw::Uniform,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for ParityConfig {

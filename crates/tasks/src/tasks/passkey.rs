@@ -26,6 +26,7 @@ use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Depths that are scored on their own, from the first filler token to the last.
 const DEPTHS: usize = 5;
@@ -118,12 +119,14 @@ impl Rule for Passkey {
 }
 
 /// `kind = "passkey"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct PasskeyConfig {
     /// Number of digits of the number, 1 to 64.
+    #[default = 5]
     pub digits: u64,
     /// Number of different filler tokens, 1 to 4096.
+    #[default(FILLER)]
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
@@ -133,19 +136,8 @@ pub struct PasskeyConfig {
     pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for PasskeyConfig {
-    fn default() -> Self {
-        Self {
-            digits: 5,
-            filler: FILLER,
-            random_filler: false,
-            text: None,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for PasskeyConfig {

@@ -11,6 +11,7 @@
 use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(alphabet: u64) -> StringRule {
     // Not kept held_out: the rows of the first release, which published numbers rest on.
@@ -21,23 +22,16 @@ fn rule(alphabet: u64) -> StringRule {
 }
 
 /// `kind = "reverse"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReverseConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 16]
     pub alphabet: u64,
     /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
     /// are fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for ReverseConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 16,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for ReverseConfig {

@@ -14,6 +14,7 @@ use crate::symbols::{HeldOut, Row, Rule, SymbolTask, check_alphabet, check_fits,
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 struct SelectiveCopy {
     alphabet: u64,
@@ -72,25 +73,18 @@ impl Rule for SelectiveCopy {
 }
 
 /// `kind = "selective_copy"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectiveCopyConfig {
     /// Number of different symbols beside the blank, 2 to 4096.
+    #[default = 16]
     pub alphabet: u64,
     /// Number of symbols among the blanks, 1 to the shortest length trained or tested on.
+    #[default = 16]
     pub data: u64,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for SelectiveCopyConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 16,
-            data: 16,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for SelectiveCopyConfig {

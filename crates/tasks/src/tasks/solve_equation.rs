@@ -17,6 +17,7 @@ use crate::symbols::{HeldOut, Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Plus and minus: a product with 0 would leave the unknown open.
 const OPERATIONS: u64 = 2;
@@ -82,22 +83,15 @@ impl Rule for SolveEquation {
 }
 
 /// `kind = "solve_equation"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct SolveEquationConfig {
     /// Modulus of the values, 2 to 4096; digits are below it.
+    #[default = 5]
     pub modulus: u64,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for SolveEquationConfig {
-    fn default() -> Self {
-        Self {
-            modulus: 5,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for SolveEquationConfig {

@@ -13,6 +13,7 @@
 use crate::symbols::{StringRule, SymbolTask, check_alphabet, check_distinct, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(alphabet: u64, distinct: bool) -> StringRule {
     let sorted = |w: &[i32]| {
@@ -27,27 +28,19 @@ fn rule(alphabet: u64, distinct: bool) -> StringRule {
 }
 
 /// `kind = "sort"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct SortConfig {
     /// Number of different symbols, 2 to 4096.
+    #[default = 50]
     pub alphabet: u64,
     /// Whether no symbol occurs twice in a string; lengths are then at most `alphabet`.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub distinct: bool,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for SortConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: 50,
-            distinct: false,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for SortConfig {

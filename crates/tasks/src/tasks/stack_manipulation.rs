@@ -15,6 +15,7 @@
 use crate::symbols::{Counted, HeldOut, Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 const POP: i32 = 2;
 const PUSH_0: i32 = 3;
@@ -88,17 +89,12 @@ impl Rule for StackManipulation {
 }
 
 /// `kind = "stack_manipulation"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct StackManipulationConfig {
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for StackManipulationConfig {
-    fn default() -> Self {
-        Self { test_rows: 256 }
-    }
 }
 
 impl TaskSpec for StackManipulationConfig {

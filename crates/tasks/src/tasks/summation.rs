@@ -12,6 +12,7 @@ use crate::symbols::{StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 fn rule(modulus: u64, answer: SumAnswer) -> StringRule {
     let running = move |w: &[i32]| -> Vec<i32> {
@@ -42,26 +43,19 @@ pub enum SumAnswer {
 }
 
 /// `kind = "summation"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummationConfig {
     /// Modulus of the sums, 2 to 4096; digits are below it.
+    #[default = 10]
     pub modulus: u64,
     /// Which sums are answered.
+    #[default(SumAnswer::Final)]
     pub answer: SumAnswer,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for SummationConfig {
-    fn default() -> Self {
-        Self {
-            modulus: 10,
-            answer: SumAnswer::Final,
-            test_rows: 256,
-        }
-    }
 }
 
 impl TaskSpec for SummationConfig {

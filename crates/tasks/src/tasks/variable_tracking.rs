@@ -23,6 +23,7 @@ use crate::text::Haystack;
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 /// Symbols 0 to 9 are the digits.
 const SET: i32 = 10;
@@ -133,18 +134,23 @@ impl Rule for VariableTracking {
 }
 
 /// `kind = "variable_tracking"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct VariableTrackingConfig {
     /// Number of different variables, 2 to 4096.
+    #[default = 64]
     pub variables: u64,
     /// Number of chains in one example, 1 to 16.
+    #[default = 1]
     pub chains: u64,
     /// Number of copies in a chain, 1 to 16; all chains together have at most `variables`.
+    #[default = 4]
     pub hops: u64,
     /// Number of digits of a number, 2 to 9.
+    #[default = 5]
     pub digits: u64,
     /// Number of different filler tokens, 1 to 4096.
+    #[default(FILLER)]
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
@@ -153,22 +159,8 @@ pub struct VariableTrackingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Haystack>,
     /// Number of test rows at each length, 1 to 1000000.
+    #[default = 256]
     pub test_rows: u64,
-}
-
-impl Default for VariableTrackingConfig {
-    fn default() -> Self {
-        Self {
-            variables: 64,
-            chains: 1,
-            hops: 4,
-            digits: 5,
-            filler: FILLER,
-            random_filler: false,
-            text: None,
-            test_rows: 256,
-        }
-    }
 }
 
 impl VariableTrackingConfig {

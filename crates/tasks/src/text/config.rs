@@ -8,6 +8,7 @@ use super::published::check_source;
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range, is_default, tagged};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::ops::Bound::Excluded;
 
 /// `kind = "text"`.
@@ -190,33 +191,21 @@ impl Default for Split {
 }
 
 /// `{ by = "file" }`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct EveryFile {
     /// One file in this many is held out, the last of each such group; 2 to 1000000.
+    #[default = 10]
     pub every: usize,
 }
 
-impl Default for EveryFile {
-    fn default() -> Self {
-        Self { every: 10 }
-    }
-}
-
 /// `{ by = "range" }`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeldOutRange {
     /// Share of the bytes held out at the end, rounded down to whole bytes, above 0 and below 1.
+    #[default = 0.1]
     pub valid_fraction: f64,
-}
-
-impl Default for HeldOutRange {
-    fn default() -> Self {
-        Self {
-            valid_fraction: 0.1,
-        }
-    }
 }
 
 /// `{ by = "files" }`.
@@ -257,17 +246,12 @@ impl Default for Windows {
 pub struct NonOverlapping {}
 
 /// `{ kind = "sliding" }`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sliding {
     /// Number of tokens from one window to the next, 1 to the shortest test length.
+    #[default = 64]
     pub stride: usize,
-}
-
-impl Default for Sliding {
-    fn default() -> Self {
-        Self { stride: 64 }
-    }
 }
 
 impl TextConfig {

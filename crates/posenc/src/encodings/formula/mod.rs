@@ -14,7 +14,7 @@ use crate::distances::Distances;
 use crate::expression::Expression;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareResult, Prepared, Qk,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::named::Named;
@@ -58,11 +58,7 @@ struct BiasFormula<'a> {
 }
 
 impl PositionalEncoding for Formula {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let (config, n_heads, device) = (&self.config, self.n_heads, &context.device);
         let bias = self.bias.as_ref().map(|formula| {
             let one = |value: f64| upload(vec![value], [1, 1, 1, 1], device);
@@ -113,13 +109,7 @@ impl PositionalEncoding for Formula {
 }
 
 impl Prepared for PreparedFormula<'_> {
-    fn transform_qk(
-        &self,
-        _layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, _: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         match &self.rotation {
             None => (q, k),
             Some([queries, keys]) => (

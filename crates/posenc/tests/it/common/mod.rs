@@ -5,7 +5,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
 use posenc::{
     Block, Content, Context, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape,
-    PositionalEncoding, Positions, Prepared,
+    PositionalEncoding, Positions, Prepared, Qk,
 };
 use serde_json::Value;
 use std::cell::RefCell;
@@ -239,9 +239,9 @@ pub struct Attention<'a> {
     pub prepared: Box<dyn Prepared + 'a>,
     pub layer: usize,
     /// Queries and keys before `transform_qk`.
-    pub raw: (Tensor<4>, Tensor<4>),
+    pub raw: Qk,
     /// Queries and keys after it.
-    pub turned: (Tensor<4>, Tensor<4>),
+    pub turned: Qk,
     pub hidden: Tensor<3>,
     pub first_query: usize,
     pub scale: f64,
@@ -302,7 +302,7 @@ impl<'a> Attention<'a> {
         positions: &Positions,
         layer: usize,
         first_query: usize,
-        raw: (Tensor<4>, Tensor<4>),
+        raw: Qk,
         hidden: Tensor<3>,
     ) -> Self {
         let prepared = encoding

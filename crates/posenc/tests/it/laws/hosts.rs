@@ -223,7 +223,7 @@ mod foreign {
     use burn::module::Module;
     use burn::tensor::{Device, Tensor};
     use posenc::{
-        Bias, BiasBlocks, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
+        Bias, BiasBlocks, Context, Encoding, PositionalEncoding, Positions, PrepareResult, Prepared,
     };
     use std::ops::Range;
 
@@ -254,11 +254,7 @@ mod foreign {
     }
 
     impl PositionalEncoding for Mixed {
-        fn prepare<'a>(
-            &'a self,
-            positions: &Positions,
-            context: &Context,
-        ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
             match self {
                 Self::Own(own) => Ok(Box::new(Everywhere(own.value, context.device.clone()))),
                 Self::Catalogue(encoding) => encoding.prepare(positions, context),

@@ -2,6 +2,7 @@
 
 use super::languages::Language;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::collections::BTreeMap;
 
 /// What is asked about a word.
@@ -15,46 +16,38 @@ pub enum AutomatonAnswer {
 }
 
 /// `kind = "automaton"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutomatonConfig {
     /// The language, by its name.
+    #[default(Language::FlipFlop)]
     pub language: Language,
     /// What is asked about a word.
+    #[default(AutomatonAnswer::Accept)]
     pub answer: AutomatonAnswer,
     /// Number of test rows at each length, 1 to 1000000; half of them accepted.
+    #[default = 256]
     pub test_rows: u64,
     /// The alphabet of `own`: 1 to 64 names, each of 1 to 32 ASCII letters, digits, `_` and `-`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[default(vec![])]
     pub symbols: Vec<String>,
     /// The states of `own`: 1 to 64 names as in `symbols`, each of which some word leads to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[default(vec![])]
     pub states: Vec<String>,
     /// The state of `own` before the first symbol.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub start: String,
     /// The states of `own` in which a word is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[default(vec![])]
     pub accepting: Vec<String>,
     /// The next state of `own` for every state and symbol: `transitions.even = { a = "odd", b =
     /// "even" }`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[default(BTreeMap::new())]
     pub transitions: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-impl Default for AutomatonConfig {
-    fn default() -> Self {
-        Self {
-            language: Language::FlipFlop,
-            answer: AutomatonAnswer::Accept,
-            test_rows: 256,
-            symbols: vec![],
-            states: vec![],
-            start: String::new(),
-            accepting: vec![],
-            transitions: BTreeMap::new(),
-        }
-    }
 }
 
 impl AutomatonConfig {

@@ -3,7 +3,8 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{
-    Bias, BiasBlocks, Content, Context, Distribution, Init, PositionalEncoding, Positions, Prepared,
+    Bias, BiasBlocks, Content, Context, Distribution, Init, PositionalEncoding, Positions,
+    PrepareResult, Prepared, Qk,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -79,11 +80,7 @@ impl PreparedAllHooks<'_> {
 }
 
 impl PositionalEncoding for AllHooks {
-    fn prepare<'a>(
-        &'a self,
-        positions: &Positions,
-        context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
+    fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         let prepared = PreparedAllHooks {
             encoding: self,
             positions: positions.clone(),
@@ -106,13 +103,7 @@ impl Prepared for PreparedAllHooks<'_> {
         );
         x + added.reshape([1, -1, 1])
     }
-    fn transform_qk(
-        &self,
-        layer: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        _hidden: &Tensor<3>,
-    ) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>, _: &Tensor<3>) -> Qk {
         self.note(Call::TransformQk(layer));
         let of = |at: &[f64], query| {
             self.column(
@@ -269,11 +260,7 @@ impl ContentOnly {
 struct PreparedContentOnly<'a>(&'a ContentOnly);
 
 impl PositionalEncoding for ContentOnly {
-    fn prepare<'a>(
-        &'a self,
-        _positions: &Positions,
-        _context: &Context,
-    ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
+    fn prepare(&self, _positions: &Positions, _context: &Context) -> PrepareResult<'_> {
         Ok(Box::new(PreparedContentOnly(self)))
     }
 }
