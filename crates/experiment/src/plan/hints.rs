@@ -97,6 +97,20 @@ fn of_other_kinds(name: &str, above: &KeyPath, table: &Table) -> Option<String> 
         }
         _ => return None,
     };
+    of_kinds(name, kind, kinds, keys)
+}
+
+/// Which tasks have a key that the task `kind` lacks.
+pub fn of_other_tasks(name: &str, kind: &str) -> Option<String> {
+    of_kinds(name, kind, TaskConfig::KINDS, known_keys::<TaskConfig>)
+}
+
+fn of_kinds(
+    name: &str,
+    kind: &str,
+    kinds: &[&str],
+    keys: impl Fn(&str) -> Vec<String>,
+) -> Option<String> {
     let has = |kind: &&&str| keys(kind).iter().any(|key| key == name);
     let kinds: Vec<&str> = kinds.iter().filter(has).copied().collect();
     (!kinds.is_empty()).then(|| {

@@ -6,8 +6,8 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
-    DroppedEncodings, blind_notes, idle_min_len, idle_notes, unscaled_logits_note, unscaled_note,
-    untrained_notes,
+    DroppedEncodings, blind_notes, idle_min_len, idle_notes, selection_note, unscaled_logits_note,
+    unscaled_note, untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -17,6 +17,7 @@ use super::task::task_refused;
 use super::variant_rules::Trained;
 use super::variation::Variants;
 use super::warm_start::{self, RunsOfSeed};
+use crate::spec::test_lens::draws_lengths;
 use crate::spec::{EvalSpec, ModelSpec, TestLen, TestLens, TrainSpec};
 use config::axes::{Cell, Choices, expand};
 use config::claims;
@@ -368,7 +369,14 @@ impl Planner {
         written: &Experiment,
     ) -> Result<Rc<dyn Task>, Diagnostic> {
         let eval = &written.eval;
-        self.built(cell, written, (&eval.test_lens.of_rows(), eval.rows))
+        let task = self.built(cell, written, (&eval.test_lens.of_rows(), eval.rows))?;
+        let (trained, note) = written.train.shorter_lengths();
+        if !trained.is_empty() && draws_lengths(&*task) {
+            // Their rows follow the same rule, and it may have none of these lengths.
+            self.built(cell, written, (&trained, eval.rows))
+                .map_err(|mistake| mistake.with_note(note))?;
+        }
+        Ok(task)
     }
 
     /// The task of `train.stop`, if it is given.
@@ -412,6 +420,12 @@ impl Planner {
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
         let notes = task.corpus().map(|corpus| corpus.notes.clone());
         self.note(notes.unwrap_or_default());
+        if rows == Rows::Selection && test_lens == [train_len] && draws_lengths(&*task) {
+            let build = &self.surroundings;
+            let tested = build.build(&written.task, train_len, test_lens, seed, Rows::Test, mask);
+            let note = tested.map(|tested| selection_note(&*task, &*tested, train_len));
+            self.note(note.ok().flatten().into_iter().collect());
+        }
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)
     }

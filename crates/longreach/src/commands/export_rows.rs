@@ -4,6 +4,7 @@
 use crate::commands::numbers::whole;
 use config::diagnostic::{Diagnostic, Location, Problem, TableName, closest, deserialize};
 use config::source::Source;
+use experiment::plan::hints::of_other_tasks;
 use experiment::plan::surroundings::Surroundings;
 use experiment::run::step::StepBatch;
 use experiment::run::task::{Tasks, build_task};
@@ -278,11 +279,13 @@ impl Args {
         if !matches!(diagnostic.place, Location::CommandLine { .. }) {
             diagnostic.place = Location::argument(self.shown());
         }
-        if let Problem::UnknownKey { table, .. } = &mut diagnostic.problem
+        if let Problem::UnknownKey { name, table, .. } = &mut diagnostic.problem
             && *table == TableName::Document
         {
             let kind = self.kind.as_deref().unwrap_or_default();
             *table = TableName::Named(format!("task `{kind}`"));
+            let of_others = of_other_tasks(name, kind);
+            diagnostic.help = of_others.or(diagnostic.help.take());
         }
         diagnostic.into()
     }

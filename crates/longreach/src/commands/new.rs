@@ -186,11 +186,16 @@ fn check(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Lengths to train and to test at; text has others.
-type Lengths = (&'static str, &'static str);
+/// The shortest and the longest length to train on, and those to test at; text has others.
+type Lengths = [&'static str; 3];
 
 /// Lengths to try, since some tasks have no short rows.
-pub const LENGTHS: [Lengths; 2] = [("16", "[8, 16, 32, 64]"), ("32", "[32, 64, 128]")];
+pub const LENGTHS: [Lengths; 4] = [
+    ["1", "16", "[8, 16, 32, 64]"],
+    ["2", "16", "[8, 16, 32, 64]"],
+    ["16", "32", "[16, 32, 64, 128]"],
+    ["53", "64", "[64, 128, 256]"],
+];
 
 /// The config: what must be there, and every other key with its default in a comment.
 pub fn config(name: &str, task: &str, pe: &[String], lengths: &Lengths) -> String {
@@ -283,12 +288,13 @@ impl Chosen<'_> {
             "model.mask" if self.task == "masked_text" => "\"bidirectional\"".to_owned(),
             "model.coordinates" if self.needs_axes() => "\"task\"".to_owned(),
             "train.train_len" if is_text => "64".to_owned(),
-            "train.train_len" => self.lengths.0.to_owned(),
+            "train.train_len" => self.lengths[1].to_owned(),
             // One length would teach the length.
             "train.length" if !is_text => "\"uniform\"".to_owned(),
+            "train.min_len" if !is_text && self.lengths[0] != "1" => self.lengths[0].to_owned(),
             "train.steps" => "2000".to_owned(),
             "eval.test_lens" if is_text => "[64, 128, 256, 512]".to_owned(),
-            "eval.test_lens" => self.lengths.1.to_owned(),
+            "eval.test_lens" => self.lengths[2].to_owned(),
             _ => return None,
         })
     }

@@ -151,6 +151,32 @@ task={kind="text",files=["empty.txt"]} -> empty.txt
 task={kind="text",files=["short.txt"],split={by="range",valid_fraction=0.5}} -> bytes
 "#;
 
+/// Lengths of training that a task has no rows of: overrides, separated by a space.
+const UNTRAINABLE: &str = r#"
+task={kind="selective_copy",data=4} train.length="mixed"
+    -> task.data | at least 4, and 1 is asked for | from train.min_len = 1 on | allowed: 1 to 1
+task={kind="dup_key_recall",occurrences=3} train.length="uniform" train.min_len=2
+    -> task.occurrences | at least 3, and 2 is asked for | from train.min_len = 2 on
+task={kind="mqar",pairs=1} train.length="staged" train.stages=[{steps=2,train_len=3},{steps=4,train_len=4}]
+    -> task.pairs | at least 4, and 3 is asked for | these are lengths of train.stages
+task={kind="flip_flop"} train.length="uniform" -> task.kind | at least 2, and 1 is asked for
+task={kind="automaton",language="tomita_2",answer="accept"} train.length="uniform"
+    -> task.answer | at length 1, where every word is rejected
+"#;
+
+#[test]
+fn lengths_of_training_that_a_task_has_no_rows_of_are_refused() {
+    let scratch = Scratch::with(TINY);
+    for (arguments, names) in cases(UNTRAINABLE) {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = scratch.longreach("check", &arguments);
+        exits(&output, 2);
+        for name in &names {
+            says(&output, name);
+        }
+    }
+}
+
 #[test]
 fn overrides_that_cannot_work_are_refused_by_name() {
     let scratch = Scratch::with(TINY);

@@ -1,6 +1,6 @@
 //! What others check tasks and trainings with: rows as JSON lines, and the weights before training.
 
-use crate::common::{Scratch, TINY, exits, fails, longreach, read_json, stdout, words};
+use crate::common::{Scratch, TINY, exits, fails, longreach, read_json, says, stdout, words};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tasks::{BuildContext, Rows, Task, TaskConfig};
@@ -180,4 +180,16 @@ fn the_rows_of_a_run_are_those_that_its_config_draws() {
         let output = longreach().arg("export-rows").args(typed).output().unwrap();
         exits(&output, code);
     }
+}
+
+#[test]
+fn keys_of_other_tasks_are_said_to_be_theirs() {
+    let mut command = longreach();
+    let output = command
+        .args(["export-rows", "parity", "alphabet=3"])
+        .output()
+        .unwrap();
+    fails(&output, 2, "task `parity`");
+    says(&output, "`alphabet` is a key of copy, ");
+    says(&output, ", not of parity");
 }

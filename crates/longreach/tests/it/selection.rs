@@ -932,3 +932,26 @@ fn a_length_in_quotes_is_refused_on_text_too() {
     let output = scratch.longreach("check", &[text, "eval.test_lens=[\"4\"]"]);
     fails(&output, 2, "`eval.test_lens.0` is not a length");
 }
+
+#[test]
+fn selection_rows_that_are_few_or_test_rows_are_noted() {
+    let scratch = Scratch::with(CONFIG);
+    let noted = |task: &str, part: &str| {
+        let output = scratch.longreach("check", &[task]);
+        exits(&output, 0);
+        match part {
+            "" => lacks(&stderr(&output), "values are chosen"),
+            part => says(&output, part),
+        }
+    };
+    noted("max_runs=20", "");
+    noted(
+        "task={kind=\"parity\"}",
+        "by 16 different rows of 4 symbols, of which 16 are test rows",
+    );
+    noted("task={kind=\"parity\",test_rows=8}", "");
+    noted(
+        "task={kind=\"stack_manipulation\"}",
+        "different rows of 4 symbols",
+    );
+}

@@ -33,6 +33,7 @@ pub(crate) use balanced::Balanced;
 pub(crate) use draw::{digits, digits_len, distinct, shuffle_choices, shuffled_bits};
 pub(crate) use layout::{Row, RowLayout, UNSCORED};
 pub(crate) use rule::{
-    Counted, HeldOut, Rule, StringRule, check_alphabet, check_distinct, check_fits, example, show,
+    Counted, HeldOut, Rule, StringRule, check_alphabet, check_distinct, check_fits, check_shortest,
+    example, show,
 };
 pub(crate) use task::SymbolTask;

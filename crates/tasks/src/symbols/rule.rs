@@ -4,6 +4,7 @@ use super::draw::distinct;
 use super::layout::{Row, RowLayout};
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range};
+use std::fmt::Display;
 
 /// How test rows are held out of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,14 +220,37 @@ pub(crate) fn check_distinct(alphabet: u64, ctx: &BuildContext<'_>) -> Result<()
     Err(Invalid::new("alphabet", alphabet, problem, allowed, hint).into())
 }
 
-/// Checks that a value fits into rows of the shortest length asked for, `least` or more. Lengths
-/// that occur only in training (`min_len`) are not known here; tasks document what they do there.
+/// Checks that `value` things, each of which takes `each` of a length, fit into the shortest rows.
 pub(crate) fn check_fits(
     key: &str,
     value: u64,
+    each: usize,
+    ctx: &BuildContext<'_>,
+) -> Result<(), TaskError> {
+    let least = value as usize * each;
+    let allowed = |shortest: usize| match shortest / each {
+        0 => format!("lengths of at least {least}"),
+        most => format!("1 to {most}, or lengths of at least {least}"),
+    };
+    check_least(key, &value, least, allowed, ctx)
+}
+
+/// Checks that no length is below `least`, the shortest row of a kind of task.
+pub(crate) fn check_shortest(
+    kind: &str,
     least: usize,
     ctx: &BuildContext<'_>,
-    hint: &str,
+) -> Result<(), TaskError> {
+    let allowed = |_| format!("lengths of at least {least}");
+    check_least("kind", &kind, least, allowed, ctx)
+}
+
+fn check_least(
+    key: &str,
+    value: &dyn Display,
+    least: usize,
+    allowed: impl Fn(usize) -> String,
+    ctx: &BuildContext<'_>,
 ) -> Result<(), TaskError> {
     let lengths = ctx.test_lens.iter().copied().chain([ctx.train_len]);
     let shortest = lengths.min().unwrap_or(least);
@@ -234,8 +258,9 @@ pub(crate) fn check_fits(
         return Ok(());
     }
     let problem = format!("needs lengths of at least {least}, and {shortest} is asked for");
-    let allowed = format!("what fits into length {shortest}");
-    Err(Invalid::new(key, value, problem, allowed, hint).into())
+    let hint = "lengths are those of train.train_len, train.min_len, train.stages and \
+                eval.test_lens";
+    Err(Invalid::new(key, value, problem, allowed(shortest), hint).into())
 }
 
 /// A row as text: what is read, a bar, what counts.

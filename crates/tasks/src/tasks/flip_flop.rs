@@ -4,10 +4,9 @@
 //! Example: `w 1 i 0 r 1 i 1 w 0 r | _ _ _ _ 1 _ _ _ _ _ 0`, where `_` does not count: there is no
 //! BOS, SEP or EOS, a bit is predicted at its read, and is then the next token. With `answer =
 //! "last"` only the last read is asked for: `BOS w 1 i 0 r 1 i 1 w 0 r SEP | 0 EOS`. Length n is
-//! the number of instructions, at least 2 (length 1 has the rows of 2); the question has 2n - 1
-//! symbols. The first instruction writes and the last one reads. The others ignore with probability
-//! `ignore` and write or read with equal chance otherwise. The bits of writes and of what is
-//! ignored are uniform.
+//! the number of instructions, at least 2; the question has 2n - 1 symbols. The first instruction
+//! writes and the last one reads. The others ignore with probability `ignore` and write or read
+//! with equal chance otherwise. The bits of writes and of what is ignored are uniform.
 //!
 //! Held out: by hash (several draws make one row).
 //!
@@ -16,7 +15,9 @@
 //! are 256 instructions; the error of reads is reported. There every token is a target in training,
 //! here the bits of reads alone.
 
-use crate::symbols::{Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, show};
+use crate::symbols::{
+    Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, check_shortest, show,
+};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -196,6 +197,7 @@ impl TaskSpec for FlipFlopConfig {
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         let hint = "published strings have 0.8, 0.98 and 0.1";
         in_range("ignore", self.ignore, 0.0..=0.999, hint)?;
+        check_shortest("flip_flop", 2, ctx)?;
         let rule = FlipFlop {
             ignore: self.ignore,
             answer: self.answer,

@@ -7,8 +7,7 @@
 //! are the most frequent, from the most frequent on.
 //!
 //! A config is refused where these words do not all occur more often than those after them, at a
-//! length that it names. At other lengths, which only `min_len` trains on, of words that occur
-//! equally often the first in the text comes first, and dots fill an answer that has too few words.
+//! length that it names.
 //!
 //! Held out: by hash (several draws make one row).
 //!
@@ -72,8 +71,11 @@ impl FrequentWords {
         );
         let next = (n..n + 100_000).find(|n| self.is_clear(*n));
         let allowed = match next {
-            Some(next) => format!("what is clear at length {n}; {} is at {next}", self.top),
-            None => format!("what is clear at length {n}"),
+            Some(next) => format!(
+                "words that can be told apart at length {n}; {} words can be at length {next}",
+                self.top
+            ),
+            None => format!("words that can be told apart at length {n}"),
         };
         let hint = "use longer lengths, fewer words or another alpha";
         Err(Invalid::new("top", self.top, problem, allowed, hint))

@@ -3,16 +3,17 @@
 //!
 //! Example (16 symbols): `BOS 5 9 2 7 9 SEP | 2 EOS`. Length n is the number of symbols before the
 //! repeated one, so the question has n + 1 symbols. The repeated symbol and its earlier place are
-//! uniform, and it occurs nowhere else, so that the distance to look back grows with n. At n = 1
-//! the only earlier place is the last one, and the answer is the repeated symbol itself.
+//! uniform, and it occurs nowhere else, so that the distance to look back grows with n, which is at
+//! least 2. The answer is never the repeated symbol.
 //!
 //! Held out: by choices (the question).
 //!
 //! Source: the induction heads of Olsson et al. 2022 (arXiv 2209.11895) as an associative recall
 //! task.
 
-use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, show};
+use crate::symbols::{Row, Rule, SymbolTask, check_shortest, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -23,6 +24,9 @@ struct Induction {
 impl Rule for Induction {
     fn kind(&self) -> &'static str {
         "induction"
+    }
+    fn unit(&self) -> &'static str {
+        "symbols before the last"
     }
     fn symbols(&self) -> u64 {
         self.alphabet
@@ -53,7 +57,7 @@ impl Rule for Induction {
         Row::new(question, vec![follower])
     }
     fn guess(&self) -> f64 {
-        1.0 / self.alphabet as f64
+        1.0 / (self.alphabet - 1) as f64
     }
 }
 
@@ -61,7 +65,7 @@ impl Rule for Induction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct InductionConfig {
-    /// Number of different symbols, 2 to 4096.
+    /// Number of different symbols, 3 to 4096; of two, the answer would be the other one.
     #[default = 16]
     pub alphabet: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
@@ -71,7 +75,7 @@ pub struct InductionConfig {
 }
 
 impl TaskSpec for InductionConfig {
-    const SUMMARY: &'static str = "the symbol after the first occurrence of the last symbol";
+    const SUMMARY: &'static str = "the symbol after the earlier occurrence of the last symbol";
     fn examples() -> Vec<String> {
         let row = |choices: &[u64]| {
             show(
@@ -82,7 +86,9 @@ impl TaskSpec for InductionConfig {
         vec![row(&[9, 1, 5, 2, 7])]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_alphabet(self.alphabet)?;
+        let hint = "the number of different symbols in a string";
+        in_range("alphabet", self.alphabet, 3..=4096, hint)?;
+        check_shortest("induction", 2, ctx)?;
         SymbolTask::boxed(
             Induction {
                 alphabet: self.alphabet,

@@ -6,9 +6,8 @@
 //! tokens, and a value is predicted at its query's own token. Keys are ids from 1 up to half of the
 //! vocabulary, values the other half; both are distinct within a row. A query is at 2 * pairs +
 //! 2 * gap, gaps distinct and drawn with weight (gap + 1)^(power - 1), so that most queries come
-//! soon after the pairs. Lengths below 4 * pairs occur only in training with a smaller `min_len`;
-//! they have n / 4 pairs, at least one, and lengths 1 and 2 have 3 tokens. At odd lengths the last
-//! token may be a query too.
+//! soon after the pairs. Lengths below 4 * pairs are refused. At odd lengths the last token may be
+//! a query too.
 //!
 //! Held out: by hash (several draws make one row).
 //!
@@ -226,13 +225,7 @@ impl TaskSpec for MqarConfig {
         )?;
         let hint = "1 spreads queries evenly, smaller values bring them forward; zoology has 0.01";
         in_range("power", self.power, 0.0..=1.0, hint)?;
-        check_fits(
-            "pairs",
-            self.pairs,
-            4 * self.pairs as usize,
-            ctx,
-            "ask for fewer pairs, or for longer lengths",
-        )?;
+        check_fits("pairs", self.pairs, 4, ctx)?;
         let &Self {
             vocab,
             pairs,

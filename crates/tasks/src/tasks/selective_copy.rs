@@ -2,8 +2,7 @@
 //! order.
 //!
 //! Example (3 symbols at length 8, `.` is a blank): `BOS . 4 . . 11 4 . . SEP | 4 11 4 EOS`. All
-//! rows have `data` symbols, at places drawn uniformly. Lengths below `data` occur only in training
-//! with a smaller `min_len`; they have as many symbols as fit.
+//! rows have `data` symbols, at places drawn uniformly. Shorter rows than `data` are refused.
 //!
 //! Held out: by hash (the order of drawing places does not show).
 //!
@@ -104,13 +103,7 @@ impl TaskSpec for SelectiveCopyConfig {
             1..=65_536,
             "the number of symbols among the blanks",
         )?;
-        check_fits(
-            "data",
-            self.data,
-            self.data as usize,
-            ctx,
-            "ask for fewer symbols among the blanks, or for longer lengths",
-        )?;
+        check_fits("data", self.data, 1, ctx)?;
         SymbolTask::boxed(
             SelectiveCopy {
                 alphabet: self.alphabet,

@@ -96,15 +96,17 @@ a whole number from 2 to 4096
     kind = "summation"; modulus = 0 | modulus | 0
     kind = "modular_arithmetic"; modulus = 1 | modulus | 1
     kind = "addition"; base = 1 | base | 1
-    kind = "induction"; alphabet = 0 | alphabet | 0
     kind = "grid"; alphabet = 1 | alphabet | 1
+a whole number from 3 to 4096
+    kind = "induction"; alphabet = 2 | alphabet | 2
 a whole number from 1 to 1000000
     kind = "reverse"; test_rows = 0 | test_rows | 0
     kind = "parity"; test_rows = 1000001 | test_rows | 1000001
 a whole number from 1 to 65536
     kind = "selective_copy"; data = 0 | data | 0
-what fits into length 64
+1 to 64, or lengths of at least 65
     kind = "selective_copy"; data = 65 | data | 65
+1 to 16, or lengths of at least 68
     kind = "mqar"; pairs = 17 | pairs | 17
 a whole number from 1 to 64
     kind = "passkey"; digits = 0 | digits | 0

@@ -147,15 +147,17 @@ kind = "dup_key_recall"; keys = 1 | 8 8 | keys | 2 to 4096
 kind = "dup_key_recall"; values = 1 | 8 8 | values | 2 to 4096
 kind = "dup_key_recall"; occurrences = 0 | 8 8 | occurrences | 1 to 10
 kind = "dup_key_recall"; values = 3; occurrences = 4 | 8 8 | occurrences | 1 to 3
-kind = "dup_key_recall"; occurrences = 4 | 8 3 | occurrences | fits into length 3
+kind = "dup_key_recall"; occurrences = 4 | 8 3 | occurrences | 1 to 3, or lengths of at least 4
+kind = "flip_flop" | 8 1 | kind | lengths of at least 2
+kind = "induction" | 8 1 | kind | lengths of at least 2
 kind = "frequent_words"; words = 1 | 64 64 | words | 2 to 4096
 kind = "frequent_words"; alpha = 1 | 64 64 | alpha | above 1
 kind = "frequent_words"; alpha = nan | 64 64 | alpha | above 1
 kind = "frequent_words"; words = 2 | 64 64 | top | 1 to 2
 kind = "frequent_words"; top = 17 | 64 64 | top | 1 to 16
 # Ranks 2 to 4 stand 4, 1 and 1 times.
-kind = "frequent_words" | 64 27 | top | clear at length 27; 3 is at 30
-kind = "frequent_words" | 8 64 | top | clear at length 8; 3 is at 30
+kind = "frequent_words" | 64 27 | top | told apart at length 27; 3 words can be at length 30
+kind = "frequent_words" | 8 64 | top | told apart at length 8; 3 words can be at length 30
 "#;
 
 #[test]
