@@ -2,7 +2,7 @@
 
 use kernels::Matmul;
 use posenc::{ConfigError, Facts, ModelShape};
-use schema::is_default;
+use schema::{in_range, is_default};
 use serde::{Deserialize, Serialize};
 
 /// Normalisation before attention, before the feed-forward network and before the head.
@@ -318,58 +318,29 @@ impl TransformerConfig {
     /// The first key that cannot work, with what is allowed.
     #[expect(clippy::too_many_lines, reason = "one rule per key")]
     pub fn check(&self) -> Result<(), ConfigError> {
-        let sizes = [
-            ("vocab_size", self.vocab_size, 1 << 20),
-            ("d_model", self.d_model, 1 << 16),
-            ("n_layers", self.n_layers, 1024),
-            ("n_heads", self.n_heads, 1024),
-            ("head_dim", self.head_dim, 1 << 14),
-            // Without an MLP it is 0, see below.
-            ("d_ff", self.d_ff.max(usize::from(!self.has_mlp())), 1 << 18),
-        ];
-        for (key, value, high) in sizes {
-            if value == 0 || value > high {
-                let hint = if value == 0 {
-                    "set it to at least 1"
-                } else {
-                    "this suite is for small models"
-                };
-                return Err(ConfigError::new(
-                    key,
-                    value,
-                    "is out of range",
-                    format!("a whole number from 1 to {high}"),
-                    hint,
-                ));
-            }
+        let hint = "this suite is for small models";
+        in_range("vocab_size", self.vocab_size, 1..=1 << 20, hint)?;
+        in_range("d_model", self.d_model, 1..=1 << 16, hint)?;
+        in_range("n_layers", self.n_layers, 1..=1024, hint)?;
+        in_range("n_heads", self.n_heads, 1..=1024, hint)?;
+        in_range("head_dim", self.head_dim, 1..=1 << 14, hint)?;
+        if self.has_mlp() {
+            in_range("d_ff", self.d_ff, 1..=1 << 18, hint)?;
         }
-        for (key, value, low, high, hint) in [
-            ("dropout", self.dropout, 0.0, 0.99, "0 turns dropout off"),
-            (
-                "embedding_std",
-                self.embedding_std,
-                1e-6,
-                10.0,
-                "the default is 0.02",
-            ),
-            (
-                "matrix_std",
-                self.matrix_std.unwrap_or(1.0),
-                1e-6,
-                10.0,
-                "GPT-2 has 0.02",
-            ),
-        ] {
-            if !value.is_finite() || !(low..=high).contains(&value) {
-                return Err(ConfigError::new(
-                    key,
-                    value,
-                    "is out of range",
-                    format!("a number from {low} to {high}"),
-                    hint,
-                ));
-            }
-        }
+        in_range("dropout", self.dropout, 0.0..=0.99, "0 turns dropout off")?;
+        let std = 1e-6..=10.0;
+        in_range(
+            "embedding_std",
+            self.embedding_std,
+            std.clone(),
+            "the default is 0.02",
+        )?;
+        in_range(
+            "matrix_std",
+            self.matrix_std.unwrap_or(1.0),
+            std,
+            "GPT-2 has 0.02",
+        )?;
         self.check_mlp()?;
         if self.attention == AttentionKind::Softmax
             && !(is_default(&self.feature_map) && is_default(&self.normalizer))

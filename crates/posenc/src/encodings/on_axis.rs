@@ -34,16 +34,14 @@ pub struct OnAxisConfig {
 }
 
 /// An encoding of one coordinate of the tokens.
-///
-/// The part may be of any type, not only one of the catalogue.
 #[derive(Module, Debug)]
-pub struct OnAxis<E: Module = Encoding> {
+pub struct OnAxis {
     /// One; a list because a module cannot hold itself otherwise.
-    part: Vec<E>,
+    part: Vec<Encoding>,
     axis: usize,
 }
 
-impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
+impl PositionalEncoding for OnAxis {
     fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
         by_part::prepare(positions, |positions| {
             let (queries, keys) = positions.axis(self.axis);
