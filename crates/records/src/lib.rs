@@ -24,6 +24,7 @@
 //! spec.rs         resolved specs as JSON
 //! analysis/       settings, methods and the numbers behind a cell
 //! claims/         claims of sources and committed assertions
+//! timings.rs      what a run took on its machine
 //! tensorboard.rs  a run as an event file of TensorBoard
 //! order.rs        canonical order of records
 //! palette.rs      colours of methods
@@ -52,6 +53,7 @@ pub mod store;
 pub mod task_facts;
 pub mod tensorboard;
 pub mod text;
+pub mod timings;
 pub mod toml_text;
 
 pub use claims::Claims;

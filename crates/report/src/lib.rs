@@ -58,4 +58,4 @@ pub use comparison::{
 };
 pub use error::ReportError;
 pub use output::{Report, ReportFile};
-pub use spec::{FIRST_METHOD, Format, ReportSpec, RunPlace, RunTimings};
+pub use spec::{FIRST_METHOD, Format, ReportSpec, RunPlace};

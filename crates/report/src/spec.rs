@@ -3,7 +3,7 @@
 use records::claims::Claims;
 use records::names::Names;
 use records::record::RunRecord;
-use records::text::thousands;
+use records::timings::Timings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As [`ReportSpec::baseline`]: the first method of each setting, in the order of its tables.
@@ -77,49 +77,7 @@ pub struct RunPlace {
     /// again, both in pages.
     pub config: Option<String>,
     /// What it cost, where that was measured.
-    pub timings: Option<RunTimings>,
-}
-
-/// What a run cost on the machine that ran it. It is not part of a record, which does not depend on
-/// the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RunTimings {
-    /// Seconds of training, in the process that ended it.
-    pub train_secs: f64,
-    /// The step at which that process began; 0 if it trained from the first step on.
-    pub resumed_at_step: u64,
-    /// Tokens that it trained on per second.
-    pub tokens_per_sec: f64,
-    /// Largest resident memory in training, in bytes, where the system reports it.
-    pub peak_memory_bytes: Option<u64>,
-    /// Seconds of evaluation.
-    pub eval_secs: f64,
-    /// Runs that were trained together: the figures of training are those of all of them. 0 where
-    /// it was trained alone.
-    pub runs_together: usize,
-}
-
-impl RunTimings {
-    /// `trained for 12.3 s, 54,000 tokens a second, ...`
-    pub(crate) fn sentence(&self) -> String {
-        let memory = self.peak_memory_bytes.map_or(String::new(), |bytes| {
-            format!(", {} MiB at most", thousands(bytes >> 20))
-        });
-        let together = match self.runs_together {
-            0 | 1 => String::new(),
-            runs => format!(" as one of {runs} runs"),
-        };
-        let from = match self.resumed_at_step {
-            0 => String::new(),
-            step => format!(" from step {step} on"),
-        };
-        format!(
-            "trained for {:.1} s{from}{together}, {} tokens a second{memory}; evaluated for {:.1} s",
-            self.train_secs,
-            thousands(self.tokens_per_sec.max(0.0).round() as u64),
-            self.eval_secs
-        )
-    }
+    pub timings: Option<Timings>,
 }
 
 impl Default for ReportSpec {

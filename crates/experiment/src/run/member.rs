@@ -16,10 +16,11 @@ use crate::runs_on_disk::files::{
 };
 use crate::runs_on_disk::recorded::no_weights;
 use crate::runs_on_disk::starts::start_weights;
-use crate::runs_on_disk::timings::{EvalTiming, Timings, timings};
+use crate::runs_on_disk::timings::timings;
 use crate::spec::{Job, RunSpec};
 use burn::tensor::Device;
 use records::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
+use records::timings::{EvalTiming, Timings};
 use rundir::checkpoint;
 use rundir::steplog::StepLog;
 use rundir::{Disk, Weights};

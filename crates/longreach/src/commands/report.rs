@@ -10,10 +10,11 @@ use experiment::plan::planner;
 use experiment::runs_on_disk::belonging::{Belonging, belonging};
 use experiment::runs_on_disk::files::refuse_link;
 use experiment::runs_on_disk::kept_configs::{self, Config};
-use experiment::runs_on_disk::{survey, timings};
+use experiment::runs_on_disk::survey;
+use experiment::runs_on_disk::timings::timings;
 use records::store::{EVALS_DIR, Found, find_records_within};
 use records::{Excluded, RunRecord};
-use report::{Format, Report, ReportError, ReportSpec, RunPlace, RunTimings, report};
+use report::{Format, Report, ReportError, ReportSpec, RunPlace, report};
 use schema::text::excerpt;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -290,22 +291,9 @@ fn places(
         let place = places.entry(run).or_default();
         let link = links::relative(out, &directory).map(|path| path + "/");
         place.link = link.or(place.link.take());
-        place.timings = timings(&directory).or(place.timings);
+        place.timings = timings(&directory).or(place.timings.take());
     }
     places
-}
-
-/// What a run cost, as its directory tells.
-fn timings(directory: &Path) -> Option<RunTimings> {
-    let timings = timings::timings(directory)?;
-    Some(RunTimings {
-        train_secs: timings.train_secs,
-        resumed_at_step: timings.resumed_at_step,
-        tokens_per_sec: timings.train_tokens_per_sec,
-        peak_memory_bytes: timings.train_peak_memory_bytes,
-        eval_secs: timings.eval_secs,
-        runs_together: timings.runs_together,
-    })
 }
 
 /// The records asked for, and the directories of all that were found.

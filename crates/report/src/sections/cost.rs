@@ -86,9 +86,9 @@ fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
         let mean = stats::mean(&values).filter(|mean| mean.is_finite() && *mean >= 0.0);
         mean.map_or_else(|| "-".to_owned(), |mean| thousands(mean.round() as u64))
     };
-    let memory = timings().filter_map(|t| t.peak_memory_bytes);
+    let memory = timings().filter_map(|t| t.train_peak_memory_bytes);
     let memory = memory.map(|bytes| (bytes >> 20) as f64).collect();
-    let speed = timings().map(|t| t.tokens_per_sec).collect();
+    let speed = timings().map(|t| t.train_tokens_per_sec).collect();
     // Of a run that was stopped and resumed, the time before is not known.
     let whole = timings().filter(|t| t.resumed_at_step == 0);
     let secs = whole.map(|t| t.train_secs).collect();

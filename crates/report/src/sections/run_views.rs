@@ -9,6 +9,7 @@ use records::analysis::setting::Setting;
 use records::metric;
 use records::record::RunStatus;
 use records::text::{self, thousands};
+use records::timings::Timings;
 use records::toml_text;
 
 /// Runs of one report that are listed.
@@ -96,10 +97,32 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
         ("final training loss", final_loss(run)),
     ];
     if let Some(timings) = spec.place(run).timings {
-        facts.push(("time", timings.sentence()));
+        facts.push(("time", cost(&timings)));
     }
     let facts = facts.into_iter().filter(|(_, text)| !text.is_empty());
     facts.map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// What a run took: `trained for 12.3 s, 54,000 tokens a second, ...`
+fn cost(timings: &Timings) -> String {
+    let memory = timings.train_peak_memory_bytes;
+    let memory = memory.map_or(String::new(), |bytes| {
+        format!(", {} MiB at most", thousands(bytes >> 20))
+    });
+    let together = match timings.runs_together {
+        0 | 1 => String::new(),
+        runs => format!(" as one of {runs} runs"),
+    };
+    let from = match timings.resumed_at_step {
+        0 => String::new(),
+        step => format!(" from step {step} on"),
+    };
+    format!(
+        "trained for {:.1} s{from}{together}, {} tokens a second{memory}; evaluated for {:.1} s",
+        timings.train_secs,
+        thousands(timings.train_tokens_per_sec.max(0.0).round() as u64),
+        timings.eval_secs
+    )
 }
 
 /// The leading metric by variant and test length.
