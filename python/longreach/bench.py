@@ -180,7 +180,7 @@ def self_check(
 def _record(
     job: dict, start: dict, model, encoding: type, code: str, trained: Trained, proof: dict
 ) -> dict:
-    """A record of the program's layout, but for its evaluations and without a seal. `start` is the
+    """A record of the program's layout, except for its evaluations and without a seal. `start` is the
     record that the initial weights came with: its task is that of this run. `code` tells classes of
     one name apart."""
     losses = trained.losses

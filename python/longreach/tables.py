@@ -1,7 +1,7 @@
 """An encoding as the tables that `longreach export --format tables` writes.
 
 They hold what it does at one test length. Fewer tokens read their first rows: what the program
-computes too, but for encodings that read the length (`reads_length` in `list encodings --json`) and
+computes too, except for encodings that read the length (`reads_length` in `list encodings --json`) and
 for positions that depend on it, `Tables.whole`, where fewer are refused.
 """
 

@@ -53,7 +53,7 @@ def load(
         given = tables is not None
         encoding = module.Tables(tables, variant, at) if given else module.export(run, variant, at)
         if encoding.run_id != record["run_id"]:
-            raise module.TableError(f"{tables} is of run {encoding.run_id}, not {record['run_id']}")
+            raise module.TableError(f"{tables} belongs to run {encoding.run_id}, not {record['run_id']}")
         drawn = kind not in ("contiguous", "random_offset")
         encoding.whole = drawn or config.get("coordinates") == "task"
         weights = {name: each for name, each in weights.items() if not name.startswith("encoding.")}

@@ -273,7 +273,7 @@ class Tables(unittest.TestCase):
         longreach.load(run)
         with self.assertRaisesRegex(TableError, "12 tokens, but the positions are those of rows of"):
             longreach.load(run, "trained", 12)(tokens % 4)
-        with self.assertRaisesRegex(TableError, "is of run"):
+        with self.assertRaisesRegex(TableError, "belongs to run"):
             longreach.load(second, tables=first / "tables.safetensors")
         with self.assertRaisesRegex(TableError, "trained.16, trained.24"):
             longreach.tables.Tables(first / "tables.safetensors", "trained", 99)

@@ -201,7 +201,8 @@ impl Family {
                     ),
                     table if self.fixed.contains(&table) => (
                         "keys of model and train, but train.train_len",
-                        "scores of other rows, lengths or tasks do not compare: put it on [axes]",
+                        "scores on different rows, lengths or tasks are not comparable: put it on \
+                         [axes]",
                     ),
                     _ => ("keys of model, train, task and eval", "give it one value"),
                 };

@@ -18,7 +18,7 @@ pub fn read(path: &Path) -> Result<Claims, Diagnostic> {
     {
         let allowed = "[[claim]], [[published]] and [aliases]";
         let help = "name a file of claims: docs/claims.md shows one";
-        let problem = "is a key of a config, and this is to be a file of claims";
+        let problem = "is a key of a config, but a file of claims is expected here";
         return Err(source.error(key, problem, allowed, help));
     }
     let claims: Claims = deserialize(source.table(), source.origins())?;

@@ -248,9 +248,9 @@ impl Subject {
             .collect())
     }
 
-    /// Logits of layer 0 but for the bias by position, `[1, n_heads, length, length]`, of the input
-    /// `[1, length, d_model]` and of what is its queries and keys,
-    /// `[1, length, n_heads * head_dim]`.
+    /// Logits of layer 0 without the bias by position, `[1, n_heads, length, length]`, for an input
+    /// `[1, length, d_model]` and the queries and keys made of it, `[1, length, n_heads *
+    /// head_dim]`.
     fn logits_of_draw(
         &self,
         prepared: &dyn Prepared,

@@ -290,7 +290,7 @@ fn by_head<const N: usize>(mut values: Vec<f32>, shape: [usize; N]) -> Table {
     Table { shape, values }
 }
 
-/// Whether two results are the same but for rounding.
+/// Whether two results are the same except for rounding.
 fn alike(a: &[f32], b: &[f32]) -> bool {
     let largest = b.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
     a.len() == b.len()

@@ -359,7 +359,7 @@ impl Content<'_> {
 /// A position-only bias that can be materialised for any block of queries and keys, so that no `[H,
 /// L, L]` tensor is ever needed.
 pub trait BiasBlocks {
-    /// The bias for these rows and columns, `[G, H or 1, q_len, k_len]`. G is 1 but for models
+    /// The bias for these rows and columns, `[G, H or 1, q_len, k_len]`. G is 1 except for models
     /// [side by side](crate::side_by_side): part g is then for part g of the batch.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 

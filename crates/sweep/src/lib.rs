@@ -248,7 +248,7 @@ fn unreadable(directory: &Path, run: &PlannedRun, options: &Options) -> Option<F
         return None;
     }
     let why = match records::read_record(&path) {
-        Ok(record) => format!("its record is of run {}", record.run_id),
+        Ok(record) => format!("its record belongs to run {}", record.run_id),
         Err(error) => error.to_string(),
     };
     let message = format!("its worker ended well, but it has no record that can be read: {why}");

@@ -322,8 +322,7 @@ impl Queue<'_> {
             // `signals` has asked the workers already, and no further one is started.
             if !stopping && signals::asked().is_some() {
                 stopping = true;
-                display
-                    .print("stopping: workers save and leave; a second signal ends them at once");
+                display.print("stopping: workers save and exit; a second signal ends them at once");
             }
             for (group, line) in stalls.look() {
                 let name = self.plan.runs[group[0]].job.name();

@@ -104,7 +104,7 @@ impl Worker {
         } else {
             format!(
                 "its worker, process {process}, has used no processor time for {for_long}: it waits \
-                 for a disk or a device, or hangs; `kill {process}` asks it to save and leave, \
+                 for a disk or a device, or hangs; `kill {process}` asks it to save and exit, \
                  `kill -9 {process}` ends it; the same command continues from its last checkpoint"
             )
         })

@@ -15,8 +15,8 @@ pub struct Members<E: Module> {
 }
 
 impl<E: Module + PositionalEncoding> Members<E> {
-    /// The encodings of all models. If they are `equal` but for their parameters, one of them acts
-    /// for all if it can.
+    /// The encodings of all models. If they are `equal` except for their parameters, one of them
+    /// acts for all if it can.
     ///
     /// # Panics
     ///

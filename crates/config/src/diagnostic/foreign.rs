@@ -226,8 +226,8 @@ keys! {
     same "batch" is "train.batch_size";
     same "per_device_train_batch_size" is "train.batch_size", "on one device";
     other "gradient_accumulation_steps" is "train.batch_size", "multiply the batch size by it";
-    other "num_train_epochs" is "train.steps", "steps are rows seen over batch_size";
-    other "epochs" is "train.steps", "steps are rows seen over batch_size";
+    other "num_train_epochs" is "train.steps", "steps = rows seen / batch_size";
+    other "epochs" is "train.steps", "steps = rows seen / batch_size";
     other "optimizer" is "", "AdamW is the only optimizer; `train.adamw` has its settings";
     same "warmup" is "train.warmup_steps";
     same "warmup_iters" is "train.warmup_steps";

@@ -125,8 +125,8 @@ impl<'a> TrainedBefore<'a> {
             *other != before && self.resolved(pe, *other) != self.resolved(pe, before)
         })?;
         Some(format!(
-            "`{}`: lengths that are left out, such as original_max_position_embeddings, mean the \
-             {before} tokens {whose}, not {other}; write them to change that",
+            "`{}`: lengths that are not set, such as original_max_position_embeddings, default to \
+             the {before} tokens {whose}, not {other}; set them to change that",
             pe.kind()
         ))
     }

@@ -1,7 +1,7 @@
 //! Where a fixed bias by distance leaves pairs without weight: f32 rounds their softmax to 0.
 //!
-//! That is the least that is lost. Kernels that drop numbers below 2^-126, as those of this program
-//! on the CPU, lose pairs from `87.3 / slope` on, and not from about `102 / slope`.
+//! This is a lower bound: kernels that flush numbers below 2^-126 to 0, such as those of this
+//! program on the CPU, lose pairs at distances from `87.3 / slope`, not from about `102 / slope`.
 
 use burn::tensor::Device;
 use posenc::{Context, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};

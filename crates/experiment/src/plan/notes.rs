@@ -206,7 +206,7 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
         };
         if of.is_empty() && !runs.is_empty() {
             notes.push(format!(
-                "variant `{name}` is of no run: no trained encoding is written with its `when`"
+                "variant `{name}` applies to no run: no trained encoding matches its `when`"
             ));
         } else if !of.is_empty() && !of.iter().any(changes) {
             notes.push(format!(

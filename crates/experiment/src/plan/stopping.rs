@@ -100,7 +100,7 @@ pub(super) fn check(
         )?;
         if !draws_lengths(task) {
             let problem = format!(
-                "is for tasks that make their rows, and `{}` reads them",
+                "is for tasks that generate their rows, but `{}` reads them from files",
                 task.kind()
             );
             return Err(cell.error("train.stop.min_len", &problem, "no min_len", help));

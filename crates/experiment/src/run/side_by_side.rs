@@ -1,4 +1,4 @@
-//! Runs side by side: their models and optimizers as one, and as one for each.
+//! Joins the models and optimizers of several runs into one, and splits them again.
 
 use crate::run::carry::carry;
 use crate::run::model::{drawn_weights, initial_model, rebuild};
@@ -109,7 +109,7 @@ pub struct Together {
 }
 
 impl Together {
-    /// Joins the states of runs, whose encodings may be equal but for their parameters.
+    /// Joins the states of runs, whose encodings may be equal except for their parameters.
     pub fn join(runs: Vec<Alone>, equal_encodings: bool) -> Self {
         let (models, optimizers): (Vec<_>, Vec<_>) = runs
             .into_iter()

@@ -88,7 +88,7 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     ))
 }
 
-/// A spec, and its keys but for the variants: those follow from other keys at every test length.
+/// A spec, and its keys except for the variants: those follow from other keys at every test length.
 fn compared(spec: &RunSpec) -> Option<(&RunSpec, Value)> {
     let mut keys = serde_json::to_value(spec).ok()?;
     keys.get_mut("eval")?.as_object_mut()?.remove("variants")?;

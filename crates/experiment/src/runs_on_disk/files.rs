@@ -92,7 +92,9 @@ pub fn check_readable(path: &Path) -> Result<Option<String>, Failure> {
                         is trained again";
             refuse(&error, help)
         }
-        Err(error @ StoreError::Io(_)) => refuse(&error, "let it be read, or give another --runs"),
+        Err(error @ StoreError::Io(_)) => {
+            refuse(&error, "make it readable, or give a different --runs")
+        }
         Err(error) => Ok(Some(error.to_string())),
     }
 }

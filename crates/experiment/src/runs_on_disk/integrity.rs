@@ -96,7 +96,7 @@ pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Option<String> {
         {
             renamed.push((
                 tail(&run),
-                format!("its record is of run {}", record.run_id),
+                format!("its record belongs to run {}", record.run_id),
             ));
         }
     }

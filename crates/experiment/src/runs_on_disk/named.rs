@@ -120,7 +120,8 @@ fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> 
     }
     if !others.is_empty() {
         note(&format!(
-            "note: {}: {} of [select] or of half the steps left out; name them to take them",
+            "note: {}: {} of [select] or of half the steps left out; name their directories to \
+             include them",
             path.display(),
             count(others.len(), "run")
         ));

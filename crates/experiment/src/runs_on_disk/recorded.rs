@@ -109,14 +109,14 @@ impl Recorded {
         let (found, excluded) =
             records::store::read_files(&files).map_err(|error| match error {
                 StoreError::Conflicts(_) => Failure::input(format!("--recorded: {error}")),
-                error => refused(error, "take a file that `longreach gather` wrote"),
+                error => refused(error, "use a file that `longreach gather` wrote"),
             })?;
         if let Some(bad) = excluded.first() {
             let (path, line) = (bad.path.clone(), bad.line);
             let problem = format!("{}: {}", RecordLocation { path, line }, bad.reason);
             return Err(refused(
                 problem,
-                "take the file as it was written, or another version of the program",
+                "use the file as it was written, or a different version of the program",
             ));
         }
         if found.is_empty() {
@@ -125,10 +125,7 @@ impl Recorded {
                 .map(|file| file.display().to_string())
                 .collect();
             let problem = format!("{}: no record in it", first_of(&names, MOST_NAMED));
-            return Err(refused(
-                problem,
-                "take a file that `longreach gather` wrote",
-            ));
+            return Err(refused(problem, "use a file that `longreach gather` wrote"));
         }
         for (place, record) in found {
             if record.seal_holds() == Some(false) {
@@ -137,7 +134,7 @@ impl Recorded {
                      match its seal",
                     record.run_id
                 );
-                let help = "take the file as it was written, or remove the line: its run is then \
+                let help = "use the file as it was written, or remove the line: its run is then \
                             trained";
                 return Err(refused(problem, help));
             }
@@ -183,10 +180,10 @@ impl Recorded {
             }
             if let Some(why) = why {
                 let problem = format!(
-                    "{place}: the record of run {} is none that its training gives: {why}",
+                    "{place}: the record of run {} cannot be a result of its training: {why}",
                     record.run_id
                 );
-                let help = "take the file as it was written, or remove the line: its run is then \
+                let help = "use the file as it was written, or remove the line: its run is then \
                             trained";
                 return Err(refused(problem, help));
             }

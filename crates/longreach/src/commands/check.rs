@@ -40,7 +40,7 @@ pub struct Args {
     /// process: 512MiB, 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
-    /// Estimate the memory of this device, which need not be there
+    /// Estimate memory for this device, which need not be present
     #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
     /// Print JSON

@@ -41,8 +41,8 @@ const EXAMPLES: &str = r#"Examples:
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
   longreach compare runs/base runs/wider runs/deeper  # differences, seed by seed
 
-Exits with 0 if the sets agree, else with 1, also if a record of one of them cannot be read. Sets
-that share runs agree if every run is in both and identical; with --tolerance, if every number of
+Exits with 0 if the sets agree, and with 1 if they do not or if a record cannot be read. Sets that
+share runs agree if every run is in both and identical; with --tolerance, if every number of
 every run but the loss by position is in both and within it. Sets that share no run agree if the
 other has every method and length of the first and no score of it is worse."#;
 

@@ -51,7 +51,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach config show configs/quickstart.toml
   longreach config show configs/copy.toml train.lr=1e-3 --json
 
-What is printed is a config: `longreach run` of it is the run shown."#;
+The output is a config: `longreach run` with it trains the run shown."#;
 
 /// One value of a resolved config.
 #[derive(Debug, Serialize)]

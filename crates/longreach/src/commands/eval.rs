@@ -196,7 +196,7 @@ fn some_refuse(
     };
     let (count, all) = (refusals().filter(is_refusal).count(), selected.len());
     let message = &first.message;
-    let note = format!("{count} of {all} runs cannot be evaluated so; this is the first");
+    let note = format!("{count} of {all} runs cannot be evaluated this way; this is the first");
     let text = format!("{message}\n  = note: {note}\n  = help: {help}");
     Some(Failure::config(text))
 }

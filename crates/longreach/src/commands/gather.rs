@@ -99,7 +99,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         console::tell(&wrote);
         if swept_count > 0 {
             let left = count(swept_count, "selection run");
-            console::tell(&format!("{left} left out: a file has them beside it"));
+            console::tell(&format!(
+                "{left} left out: they are only written beside an --out that is a regular file"
+            ));
         }
     }
     Ok(Exit::Done)

@@ -17,7 +17,7 @@ const LAST_LINES: usize = 20;
 /// Bytes read of the end of a log.
 const MAX_TAIL_BYTES: u64 = 1 << 20;
 
-/// Group the failures of a submitted sweep by message, and show the last lines of the first
+/// Group the failures of a submitted sweep by message, and show the end of the first run's log
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -15,8 +15,8 @@ pub fn check_replaced(path: &Path, is_ours: impl Fn(&Path) -> bool) -> Result<()
         return Ok(());
     }
     let problem = format!(
-        "{} is there, and holds something else than what would be written\n  = help: give --out \
-         another name, or move that file",
+        "{} already exists, and holds something other than what would be written\n  = help: give \
+         --out another name, or move that file",
         path.display()
     );
     Err(Failure::config(problem))

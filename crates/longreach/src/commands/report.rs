@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long)]
     assertions: bool,
     /// Order lines and rows by the axes and variants of this config; repeat for several configs.
-    /// What no config names follows
+    /// Anything that no config names comes last
     #[arg(long, value_name = "CONFIG")]
     order: Vec<PathBuf>,
     /// Report on the runs of one config: its id in EXPERIMENT/configs, or a config file

@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(long, required_unless_present = "again", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where a config has [select]: the records of its selection runs, as a directory or a file;
-    /// the result is submitted, at the values that they choose. Without this the selection runs are
+    /// the result is submitted, at the values that they choose. Without this, the selection runs
+    /// are submitted
     #[arg(long, value_name = "PATH", conflicts_with = "again")]
     chosen_by: Option<PathBuf>,
     /// Submit, instead of only printing how

@@ -43,8 +43,8 @@ pub struct Args {
     /// Train every run again, in a temporary directory, and compare weights, step log and record
     #[arg(long, group = "again")]
     retrain: bool,
-    /// Directory that relative paths of a corpus start from, where the config no longer lies where
-    /// it was run
+    /// Directory that relative paths of a corpus start from, if the config has been moved since the
+    /// run
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
     /// The device to score and train on, with --reevaluate or --retrain
@@ -235,7 +235,7 @@ fn in_pytorch(directory: &Path, record: &RunRecord) -> Findings {
     let mut findings = Findings::default();
     let id = directory.file_name().unwrap_or_default().to_string_lossy();
     let is_named = id.is_empty() || id == record.run_id;
-    let renamed = (!is_named).then(|| format!("{RECORD_FILE} is of run {}", record.run_id));
+    let renamed = (!is_named).then(|| format!("{RECORD_FILE} belongs to run {}", record.run_id));
     findings.add("record", renamed.into_iter().collect());
     let note = "trained in PyTorch by longreach.bench: it has no seal that would show an edit, and \
                 cannot be scored or trained again here";

@@ -68,7 +68,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach worker --manifest sweep/manifest.jsonl --task 0
   SLURM_ARRAY_TASK_ID=0 longreach worker --manifest sweep/manifest.jsonl
 
-A task trains its runs as `longreach run` does, and ends with 0 when each of them is recorded or
+A task trains its runs as `longreach run` does, and exits with 0 when each of them is recorded or
 failed for good, 75 when it was stopped or ran out of time and is to be started again, 7 when the
 device is missing or was lost."#;
 

@@ -127,7 +127,7 @@ axes."train.lr"=[0.1,0.1] -> axes
 max_runs=2 -> max_runs
 # what the report holds records against
 report.claims="nowhere.toml" -> nowhere.toml | report.claims
-report.claims="x.toml" -> is a key of a config, and this is to be a file of claims | report.claims
+report.claims="x.toml" -> is a key of a config, but a file of claims is expected here | report.claims
 report.assertion=true -> assertion | assertions
 report=[true] -> report | table
 axes.report=[{},{assertions=true}] -> report | cannot be an axis

@@ -29,7 +29,7 @@ fn an_output_that_something_else_has_the_name_of_is_a_wrong_argument() {
     for (command, out, said) in [
         (&["gather", "runs"][..], "runs", "give the path of a file"),
         (&["gather", "runs"], "file/x.jsonl", "a file is where"),
-        (&["gather", "runs"], "x.jsonl", "holds something else"),
+        (&["gather", "runs"], "x.jsonl", "holds something other"),
         (&["report", "runs"], "file", "a file is where"),
         (&["inspect", "rope"], "file", "a file is where"),
         (

@@ -770,7 +770,7 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
         let before = std::fs::read(place.join(file)).unwrap();
         let refused = run(&["gather", source, "--out", file], place);
         exits(&refused, 2);
-        let said = format!("{file} is there, and holds something else");
+        let said = format!("{file} already exists, and holds something other");
         says(&refused, &said);
         assert!(std::fs::read(place.join(file)).unwrap() == before);
     }

@@ -367,7 +367,7 @@ fn what_a_sweep_could_leave_out_is_noted() {
     };
     let variant = |keys: &str| format!("eval.variants=[{{name=\"v\",{keys}}}]");
     let said = notes(&[&variant("when={kind=\"rope\",base=500.0},set={base=9.0}")]);
-    has(&said, "variant `v` is of no run");
+    has(&said, "variant `v` applies to no run");
     let said = notes(&[&variant("when={kind=\"rope\"},set={base=10000.0}")]);
     has(&said, "variant `v` changes nothing");
     let said = notes(&[&variant("when={kind=\"rope\"},set={base=9.0}")]);

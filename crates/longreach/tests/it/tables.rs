@@ -186,7 +186,7 @@ fn only_exported_files_are_replaced() {
     let before = std::fs::read(&weights).unwrap();
     let refused = export(&run, &weights, &[]);
     exits(&refused, 2);
-    let part = "weights.safetensors is there, and holds something else";
+    let part = "weights.safetensors already exists, and holds something other";
     says(&refused, part);
     assert!(std::fs::read(&weights).unwrap() == before);
     let out = run.join("tables.safetensors");

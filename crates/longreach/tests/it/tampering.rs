@@ -312,7 +312,7 @@ fn later_evaluations_are_verified_and_an_edited_one_is_made_again() {
     std::fs::rename(&path, &other).unwrap();
     is_wrong(
         &run,
-        "its name, its run id and its spec are not of one evaluation",
+        "its name, its run id and its spec do not belong to one evaluation",
         "a name",
     );
 }
@@ -422,7 +422,7 @@ fn eval_refuses_a_job_and_a_record_that_are_not_those_of_the_run() {
     changed["run_id"] = json!("0123456789abcdef");
     write(&record, &changed);
     let output = command("eval", &run, &["--lengths", "6"]);
-    fails(&output, 3, "record.json is of run 0123456789abcdef");
+    fails(&output, 3, "record.json belongs to run 0123456789abcdef");
     assert!(!files(&run), "something was evaluated");
 }
 
@@ -608,7 +608,7 @@ fn a_run_that_pytorch_trained_is_called_that() {
     }
     let renamed = run.with_file_name("0123456789abcdef");
     std::fs::rename(&run, &renamed).unwrap();
-    is_wrong(&renamed, "record.json is of run", "renamed");
+    is_wrong(&renamed, "record.json belongs to run", "renamed");
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn adds_to(row: &EvalRow, known: &EvalRow) -> bool {
 }
 
 /// Whether a later evaluation scored the run's weights as the run and its other later evaluations
-/// did, but for lengths, variants and what it measured more.
+/// did, except for lengths, variants and what it measured more.
 fn extends(run: &RunRecord, others: &[&RunRecord], later: &RunRecord) -> bool {
     let rest = |record: &RunRecord| {
         let mut spec = record.spec.clone();

@@ -98,7 +98,7 @@ impl Closeness {
     }
 }
 
-/// Every number of a record that a device could compute wrongly, by name, but for the loss by
+/// Every number of a record that a device could compute wrongly, by name, except for the loss by
 /// position, which two sets may have in other bins.
 fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
     let train = &record.train;

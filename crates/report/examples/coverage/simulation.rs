@@ -143,7 +143,7 @@ fn coverage(
     let (mut held, mut width) = (0, 0.0);
     for _ in 0..replicates {
         if let Some((low, high)) = interval() {
-            // The truth may be an end of the interval, but for rounding.
+            // The truth may be an end of the interval, except for rounding.
             held += usize::from(low - 1e-9 <= truth && truth <= high + 1e-9);
             width += high - low;
         }

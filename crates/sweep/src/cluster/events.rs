@@ -95,7 +95,7 @@ pub enum What {
         /// The message.
         message: String,
     },
-    /// It saved and left, because the task was asked to stop or another process has it.
+    /// It saved and exited, because the task was asked to stop or another process has it.
     Stopped {
         /// The run.
         run: String,

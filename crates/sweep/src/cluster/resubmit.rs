@@ -16,7 +16,7 @@ use support::units::count;
 pub enum Only {
     /// Those that ended with an error
     Failed,
-    /// Those that saved and left, and those whose process died
+    /// Those that saved and exited, and those whose process died
     Stopped,
     /// Those that were never started
     Planned,

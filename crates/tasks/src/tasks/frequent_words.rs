@@ -6,8 +6,8 @@
 //! rank is drawn for each row, and then the words are shuffled. The answer is the `top` words that
 //! are the most frequent, from the most frequent on.
 //!
-//! A config is refused where these words do not all occur more often than those after them, at a
-//! length that it names.
+//! A config is refused if, at one of its lengths, these words do not all occur more often than the
+//! words ranked after them.
 //!
 //! Held out: by hash (several draws make one row).
 //!

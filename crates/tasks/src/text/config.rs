@@ -25,7 +25,7 @@ pub struct TextConfig {
     /// For `level = "bpe"`: how a text is split into words, inside of which pairs are merged.
     #[serde(skip_serializing_if = "is_default")]
     pub words: WordKind,
-    /// For `level = "tokenizer"`: a `tokenizer.json` with byte pairs on bytes, relative to the
+    /// For `level = "tokenizer"`: a `tokenizer.json` of byte-level BPE, relative to the
     /// configuration's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
@@ -370,7 +370,7 @@ impl TextConfig {
                 "tokenizer",
                 "",
                 "is missing: which tokenizer reads the text",
-                "a tokenizer.json with byte pairs on bytes",
+                "a tokenizer.json of byte-level BPE",
                 "write tokenizer = \"tokenizer.json\"",
             )),
             _ => Ok(()),

@@ -8,10 +8,10 @@
 //! encoding is trained on the training split (`bpe.rs`) and gives the tokens of both splits; with
 //! `level = "tokenizer"` it is read from a `tokenizer.json`. Training windows start anywhere in the
 //! training split with equal probability; test windows are laid over the validation split
-//! (`windows.rs`) but for its last eighth, which is kept for selection (`stretch.rs`), or over its
-//! first `eval_tokens` + 1 bytes: the same for every method, seed and evaluation seed. With
-//! `segment_ends`, such as "." and "\n", tokens have coordinates on two axes for
-//! `coordinates = "task"` (`segments.rs`).
+//! (`windows.rs`) except for its last eighth, which is kept for selection (`stretch.rs`), or over
+//! its first `eval_tokens` + 1 bytes: the same for every method, seed and evaluation seed. With
+//! `segment_ends`, such as "." and "\n", tokens have coordinates on two axes for `coordinates =
+//! "task"` (`segments.rs`).
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
 //! KERPLE, arXiv 2205.09921). The default corpus is source code that the program carries.

@@ -1,5 +1,5 @@
-//! A tokenizer as the `tokenizer.json` of Hugging Face's tokenizers: writing one, and reading those
-//! with byte pairs on bytes, as GPT-2, Llama 3 and Qwen have them.
+//! Reads and writes the `tokenizer.json` of Hugging Face's tokenizers; reads byte-level BPE only,
+//! such as that of GPT-2, Llama 3 and Qwen.
 
 use super::bpe::words::{ASCII, GPT_2, Pattern, Words};
 use super::bpe::{Bpe, Merge, WordKind};
@@ -185,7 +185,7 @@ pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
 /// How a text is split into words.
 fn words(step: Option<Step>) -> Result<Words, String> {
     let step =
-        step.ok_or("has no `pre_tokenizer`, and only byte pairs on bytes (`ByteLevel`) are read")?;
+        step.ok_or("has no `pre_tokenizer`, and only byte-level BPE (`ByteLevel`) is read")?;
     let steps = match &*step.kind {
         "Sequence" => step.pretokenizers,
         _ => vec![step],
@@ -214,7 +214,7 @@ fn words(step: Option<Step>) -> Result<Words, String> {
             }
             (kind, _) => {
                 return Err(format!(
-                    "has the pre-tokenizer `{kind}`, which is not read so"
+                    "has the pre-tokenizer `{kind}` in a form that is not supported"
                 ));
             }
         };
@@ -229,7 +229,7 @@ fn words(step: Option<Step>) -> Result<Words, String> {
     }
     match is_on_bytes {
         true => Ok(Words::Patterns(patterns)),
-        false => Err("has no step `ByteLevel`, and only byte pairs on bytes are read".to_owned()),
+        false => Err("has no step `ByteLevel`, and only byte-level BPE is read".to_owned()),
     }
 }
 

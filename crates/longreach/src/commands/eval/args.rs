@@ -42,8 +42,8 @@ pub struct Args {
     /// the run]
     #[arg(long)]
     pub attention_distance: bool,
-    /// Directory that relative paths of a corpus start from, where the config no longer lies where
-    /// it was run
+    /// Directory that relative paths of a corpus start from, if the config has been moved since the
+    /// run
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
     /// The device

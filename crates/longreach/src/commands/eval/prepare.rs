@@ -174,7 +174,7 @@ pub fn existing(
     // What is asked for is the evaluation that the run itself made.
     if *id == own.run_id {
         if skipped_fits(own, spec, &sizes, limit) {
-            let message = "the run skipped lengths for want of memory, and they fit now\n  = help: \
+            let message = "the run skipped lengths for lack of memory, but they fit now\n  = help: \
                            `longreach run` with its config and --memory-limit scores them";
             return Err(Failure::config(message));
         }

@@ -115,7 +115,7 @@ fn problems(
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     must(
         id == record.run_id && stem == record.run_id.as_str(),
-        "its name, its run id and its spec are not of one evaluation",
+        "its name, its run id and its spec do not belong to one evaluation",
     );
     // Versions before `evaluation_of` existed did not write whose weights these are.
     let of = record.evaluation_of.as_ref();
@@ -130,7 +130,7 @@ fn problems(
     };
     must(
         training(record) == training(run.record) && record.seed == run.record.seed,
-        "is of another training than this run",
+        "belongs to a different training than this run",
     );
     let without_eval = |spec: &RunSpec| RunSpec {
         eval: EvalSpec {
@@ -141,7 +141,7 @@ fn problems(
     };
     must(
         without_eval(spec) == without_eval(&run.job.spec),
-        "its spec is not that of this run but for the evaluation",
+        "its spec differs from that of this run in more than the evaluation",
     );
     let job = evaluation.job(run.job);
     let task = build_task(&job, &spec.eval.test_lens).map_err(|failure| failure.message)?;

@@ -38,7 +38,7 @@ pub(super) fn check(run: &Subject<'_>) -> Vec<String> {
     }
     if record.experiment != job.experiment {
         wrong.push(format!(
-            "{RECORD_FILE} is of experiment {}, {JOB_FILE} of {}",
+            "{RECORD_FILE} belongs to experiment {}, {JOB_FILE} to {}",
             excerpt(&record.experiment),
             excerpt(&job.experiment)
         ));
@@ -55,7 +55,7 @@ pub(super) fn check(run: &Subject<'_>) -> Vec<String> {
         ));
     }
     if record.run_id != job.run_id {
-        wrong.push(format!("{RECORD_FILE} is of run {}", record.run_id));
+        wrong.push(format!("{RECORD_FILE} belongs to run {}", record.run_id));
     }
     let spec = spec_map(&job.spec)
         .map(serde_json::Value::Object)

@@ -258,7 +258,7 @@ impl FormulaConfig {
             Some((name, start)) => Err(ConfigError::new(
                 format!("train.{name}"),
                 start,
-                "would start a training, and a variant has what was trained",
+                "is a start value for training, but a variant keeps the trained value",
                 format!("the start of the training, {}", trained.train[name]),
                 "another encoding in its place may have another number: set = { kind = \
                  \"formula\", ... }",

@@ -75,7 +75,7 @@ fn slow_words(text: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Every pair counted anew for every merge, but for pairs that were merged already: those count
+/// Every pair counted anew for every merge, except for pairs that were merged already: those count
 /// what they did then, as in the tokenizers library, and what is new.
 fn slow_merges(text: &[u8], vocab: usize) -> Vec<Merge> {
     let mut words: Vec<Vec<u32>> = slow_words(text)

@@ -18,7 +18,7 @@ pub(in crate::text) const ASCII: &str = concat!(
 pub(in crate::text) const GPT_2: &str =
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// How every published pattern ends: white space but for the last sign, which goes with what
+/// How every published pattern ends: white space except for the last sign, which goes with what
 /// follows.
 const SPACES: &str = r"|\s+(?!\S)|\s+";
 
