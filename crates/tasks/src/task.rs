@@ -158,6 +158,11 @@ pub trait Task: Send + Sync {
     /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger
     /// `rows` only appends rows.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch;
+    /// Whether rows of this length have room for what the task's keys ask for.
+    fn has_rows(&self, length: usize) -> bool {
+        let _ = length;
+        true
+    }
     /// How many rows the test set of this length has.
     fn test_rows(&self, length: usize) -> usize;
     /// Rows `first_row .. first_row + rows` of the test set; the same rows in whatever order and

@@ -318,7 +318,7 @@ impl TransformerConfig {
     /// The first key that cannot work, with what is allowed.
     #[expect(clippy::too_many_lines, reason = "one rule per key")]
     pub fn check(&self) -> Result<(), ConfigError> {
-        let hint = "this suite is for small models";
+        let hint = "at least 1; this suite is for small models";
         in_range("vocab_size", self.vocab_size, 1..=1 << 20, hint)?;
         in_range("d_model", self.d_model, 1..=1 << 16, hint)?;
         in_range("n_layers", self.n_layers, 1..=1024, hint)?;

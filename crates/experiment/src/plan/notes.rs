@@ -17,36 +17,40 @@ use tiny_transformer::AttentionKind;
 /// The key of encodings whose table can be stretched.
 const STRETCH: &str = "interpolate";
 
-/// Rows of a set that are compared, from the first on.
-const COMPARED: usize = 4096;
+/// Most rows and tokens of sets that are compared. Longer rows have many questions.
+const COMPARED: (usize, usize) = (4096, 64);
 
-/// Distinct selection rows that are enough, where the test has more.
+/// Selection rows that are enough, where the test has more.
 const ENOUGH: usize = 32;
 
-/// Which selection rows are test rows, or how few there are: at short lengths a task has few
-/// questions.
+/// How few selection rows are not test rows: at short lengths a task has few questions.
 pub(super) fn selection_note(
     selection: &dyn Task,
     tested: &dyn Task,
     length: usize,
 ) -> Option<String> {
+    let most = selection.test_rows(length).max(tested.test_rows(length));
+    if most > COMPARED.0 || selection.seq_len(length) > COMPARED.1 {
+        return None;
+    }
     let rows = |task: &dyn Task| -> HashSet<Vec<i32>> {
-        let batch = task.test_batch(length, 0, task.test_rows(length).min(COMPARED));
+        let batch = task.test_batch(length, 0, task.test_rows(length));
         let rows = batch.inputs.chunks(batch.seq_len);
         rows.map(<[i32]>::to_vec).collect()
     };
     let (chosen, tested) = (rows(selection), rows(tested));
-    let (all, shared) = (chosen.len(), chosen.intersection(&tested).count());
-    let what = match shared {
-        0 if all >= tested.len().min(ENOUGH) => return None,
-        0 => String::new(),
-        shared => format!(", of which {shared} are test rows"),
-    };
-    Some(format!(
-        "values are chosen and trainings ended by {all} different rows of {length} {}{what}: \
-         train at longer lengths, or set a smaller task.test_rows",
-        selection.unit()
-    ))
+    let own = chosen.difference(&tested).count();
+    let is_enough = own >= tested.len().min(ENOUGH) && 10 * own >= 9 * chosen.len();
+    (!is_enough).then(|| {
+        format!(
+            "task `{}` at {length} {}: {own} of {} distinct selection rows are not test rows, so \
+             that [select] and train.stop decide by few rows or by test rows: set a longer \
+             train.train_len, or a smaller task.test_rows",
+            selection.kind(),
+            selection.unit(),
+            chosen.len()
+        )
+    })
 }
 
 /// Trained kinds that variants evaluate without, by variant and how to keep them; and variants that

@@ -369,14 +369,7 @@ impl Planner {
         written: &Experiment,
     ) -> Result<Rc<dyn Task>, Diagnostic> {
         let eval = &written.eval;
-        let task = self.built(cell, written, (&eval.test_lens.of_rows(), eval.rows))?;
-        let (trained, note) = written.train.shorter_lengths();
-        if !trained.is_empty() && draws_lengths(&*task) {
-            // Their rows follow the same rule, and it may have none of these lengths.
-            self.built(cell, written, (&trained, eval.rows))
-                .map_err(|mistake| mistake.with_note(note))?;
-        }
-        Ok(task)
+        self.built(cell, written, (&eval.test_lens.of_rows(), eval.rows))
     }
 
     /// The task of `train.stop`, if it is given.

@@ -2,6 +2,7 @@
 
 use super::eval::eval_tokens;
 use super::ranges::whole;
+use super::task::check_drawn;
 use crate::spec::scores::metric_names;
 use crate::spec::test_lens::{TestLen, draws_lengths};
 use crate::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
@@ -105,6 +106,7 @@ pub(super) fn check(
             );
             return Err(cell.error("train.stop.min_len", &problem, "no min_len", help));
         }
+        check_drawn(cell, "train.stop.min_len", from, train_len, task)?;
     }
     let help = "the steps of the training from one score to the next";
     whole(cell, "train.stop.every", stop.every, 1, steps, help)?;

@@ -1,11 +1,36 @@
 //! What is wrong with a task, by the key of the config that names it.
 
+use crate::spec::test_lens::MOST_OF_RANGE;
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use config::key_path::KeyPath;
 use support::exit::Exit;
-use tasks::TaskError;
+use tasks::{Task, TaskError};
 use toml::Value;
+
+/// Refuses the shortest of drawn lengths where the task has no rows of one of them.
+pub(super) fn check_drawn(
+    cell: &Cell,
+    key: &str,
+    shortest: usize,
+    longest: usize,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
+    let mut drawn = (shortest..longest).take(MOST_OF_RANGE);
+    let Some(missing) = drawn.find(|length| !task.has_rows(*length)) else {
+        return Ok(());
+    };
+    let longer = (missing..longest).rev();
+    let least = longer.take_while(|length| task.has_rows(*length)).last();
+    let least = least.unwrap_or(longest);
+    let problem = format!(
+        "draws rows of length {missing}, which task `{}` does not have under its keys",
+        task.kind()
+    );
+    let allowed = format!("a whole number from {least} to {longest}");
+    let error = cell.error(key, &problem, &allowed, &format!("set {key} = {least}"));
+    Err(error.with_value(shortest))
+}
 
 pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {

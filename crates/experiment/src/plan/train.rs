@@ -4,6 +4,7 @@ use super::check::{MAX_BATCH_TOKENS, MAX_LENGTH};
 use super::ranges::whole;
 use super::sections::Experiment;
 use super::stopping;
+use super::task::check_drawn;
 use crate::spec::train::TrainSection;
 use crate::spec::{LengthCurriculum, Stage, TrainSpec};
 use config::axes::Cell;
@@ -31,6 +32,12 @@ pub(super) fn train(
         help,
     )?;
     check_sequences(cell, written, task)?;
+    if matches!(
+        train.length,
+        LengthCurriculum::Uniform | LengthCurriculum::Mixed
+    ) {
+        check_drawn(cell, "train.min_len", train.min_len, train.train_len, task)?;
+    }
     stopping::check(
         cell,
         train.stop.as_ref(),
@@ -76,6 +83,24 @@ fn check_sequences(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result
     Ok(())
 }
 
+/// Refuses a length of a stage that is too long, or that the task has no rows of.
+fn check_stage_len(
+    cell: &Cell,
+    key: &str,
+    length: usize,
+    train: &TrainSection,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
+    let help = "train.train_len is the longest length";
+    whole(cell, key, length as u64, 1, train.train_len as u64, help)?;
+    if task.has_rows(length) {
+        return Ok(());
+    }
+    let problem = format!("is a length that task `{}` has no rows of", task.kind());
+    let allowed = "lengths with room for what the keys of the task ask for";
+    Err(cell.error(key, &problem, allowed, "use a longer one"))
+}
+
 /// The stages of a training, which must fill its steps and come to its longest length.
 fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stage>, Diagnostic> {
     let staged = train.length == LengthCurriculum::Staged;
@@ -107,14 +132,7 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
             train.steps,
             "a stage has at least one step, and no more than the training",
         )?;
-        whole(
-            cell,
-            &key("train_len"),
-            written.train_len as u64,
-            1,
-            train.train_len as u64,
-            "train.train_len is the longest length",
-        )?;
+        check_stage_len(cell, &key("train_len"), written.train_len, train, task)?;
         let seq_len = task.seq_len(written.train_len);
         let most = (MAX_BATCH_TOKENS / seq_len.max(1)).min(1 << 16) as u64;
         whole(

@@ -1,7 +1,6 @@
 //! How to train: `[train]` as written, and resolved.
 
 use super::LONGEST;
-use super::test_lens::MOST_OF_RANGE;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,24 +39,6 @@ tables {
 }
 
 impl TrainSection {
-    /// Lengths that are trained on beside `train_len`, of a range at most [`MOST_OF_RANGE`], and
-    /// which keys say so.
-    pub fn shorter_lengths(&self) -> (Vec<usize>, String) {
-        match self.length {
-            LengthCurriculum::Fixed => (Vec::new(), String::new()),
-            LengthCurriculum::Uniform | LengthCurriculum::Mixed => {
-                let from = self.min_len;
-                let note = format!("rows are trained on from train.min_len = {from} on");
-                let lengths = (from..self.train_len).take(MOST_OF_RANGE);
-                (lengths.collect(), note)
-            }
-            LengthCurriculum::Staged => {
-                let lengths = self.stages.iter().map(|stage| stage.train_len).collect();
-                (lengths, "these are lengths of train.stages".to_owned())
-            }
-        }
-    }
-
     /// The training with what follows from other tables: `seq_len` is the longest length in tokens.
     /// The run that it starts from is found for each seed.
     pub fn resolved(&self, seq_len: usize, warmup_steps: u64, stages: Vec<Stage>) -> TrainSpec {

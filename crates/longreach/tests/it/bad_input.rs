@@ -154,14 +154,16 @@ task={kind="text",files=["short.txt"],split={by="range",valid_fraction=0.5}} -> 
 /// Lengths of training that a task has no rows of: overrides, separated by a space.
 const UNTRAINABLE: &str = r#"
 task={kind="selective_copy",data=4} train.length="mixed"
-    -> task.data | at least 4, and 1 is asked for | from train.min_len = 1 on | allowed: 1 to 1
+    -> train.min_len | rows of length 1, which task `selective_copy` | from 4 to 4 | = 4
 task={kind="dup_key_recall",occurrences=3} train.length="uniform" train.min_len=2
-    -> task.occurrences | at least 3, and 2 is asked for | from train.min_len = 2 on
+    -> train.min_len | rows of length 2, which task `dup_key_recall` | from 3 to 4 | = 3
 task={kind="mqar",pairs=1} train.length="staged" train.stages=[{steps=2,train_len=3},{steps=4,train_len=4}]
-    -> task.pairs | at least 4, and 3 is asked for | these are lengths of train.stages
-task={kind="flip_flop"} train.length="uniform" -> task.kind | at least 2, and 1 is asked for
-task={kind="automaton",language="tomita_2",answer="accept"} train.length="uniform"
-    -> task.answer | at length 1, where every word is rejected
+    -> train.stages.0.train_len | task `mqar` has no rows of | value: 3
+task={kind="flip_flop"} train.length="uniform" -> train.min_len | set train.min_len = 2
+task={kind="frequent_words"} train.length="uniform" train.train_len=64 train.min_len=30 eval.test_lens=[64]
+    -> train.min_len | rows of length 42, | from 53 to 64 | set train.min_len = 53
+task={kind="induction"} train.stop={metric="exact_match",at_least=1,every=2,min_len=1}
+    -> train.stop.min_len | rows of length 1, | set train.stop.min_len = 2
 "#;
 
 #[test]

@@ -79,7 +79,7 @@ fn a_start_from_other_weights_means_the_length_of_their_run() {
     // A variant that leaves the scaling has it as it was trained; a new one follows all training.
     assert_eq!(variant(&plan, "base")["scaling"][ORIGINAL], 10);
     assert_eq!(variant(&plan, "parts")["scaling"][ORIGINAL], 18);
-    let said = "mean the 10 tokens trained on by the run that it starts from, not 18";
+    let said = "default to the 10 tokens trained on by the run that it starts from, not 18";
     has(&plan.notes.join("\n"), said);
     let replaced = "variant `parts`: trained under the scaling yarn, evaluated under ntk_by_parts";
     let replaced = replaced.to_owned();
@@ -123,14 +123,14 @@ fn an_encoding_of_a_later_stage_means_the_length_of_the_stages_before() {
         format!("{{ steps = 3, train_len = 4 }}, {{ steps = 3, train_len = 8, pe = {YARN} }}");
     let plan = planned(&scratch, &config("staged", ROPE, &staged(&stages), ""));
     assert_eq!(encoding(&plan)["scaling"][ORIGINAL], 10);
-    let said = "mean the 10 tokens trained on before its first stage, not 18";
+    let said = "default to the 10 tokens trained on before its first stage, not 18";
     has(&plan.notes.join("\n"), said);
     trained(&scratch);
     // One encoding of all stages means the longest of them, and says so.
     let stages = "{ steps = 3, train_len = 4 }, { steps = 3, train_len = 8 }";
     let plan = planned(&scratch, &config("staged", YARN, &staged(stages), ""));
     assert_eq!(encoding(&plan)["scaling"][ORIGINAL], 18);
-    let said = "mean the 18 tokens of the longest stage, not 10";
+    let said = "default to the 18 tokens of the longest stage, not 10";
     has(&plan.notes.join("\n"), said);
     let plan = planned(&scratch, &config("staged", ROPE, &staged(stages), ""));
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);

@@ -940,18 +940,18 @@ fn selection_rows_that_are_few_or_test_rows_are_noted() {
         let output = scratch.longreach("check", &[task]);
         exits(&output, 0);
         match part {
-            "" => lacks(&stderr(&output), "values are chosen"),
+            "" => lacks(&stderr(&output), "selection rows"),
             part => says(&output, part),
         }
     };
     noted("max_runs=20", "");
     noted(
         "task={kind=\"parity\"}",
-        "by 16 different rows of 4 symbols, of which 16 are test rows",
+        "task `parity` at 4 symbols: 0 of 16 distinct selection rows are not test rows",
     );
     noted("task={kind=\"parity\",test_rows=8}", "");
     noted(
         "task={kind=\"stack_manipulation\"}",
-        "different rows of 4 symbols",
+        "distinct selection rows are not test rows",
     );
 }

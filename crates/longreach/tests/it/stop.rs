@@ -207,7 +207,7 @@ fn a_stop_may_read_rows_of_all_lengths() {
     ];
     let stop = "train.stop={metric=\"loss_nats\",at_most=1.0,every=1,min_len=1}";
     let refused = scratch.longreach("check", &[&text[..], &[stop]].concat());
-    fails(&refused, 2, "for tasks that make their rows");
+    fails(&refused, 2, "for tasks that generate their rows");
 }
 
 #[test]

@@ -150,7 +150,7 @@ const EDITS: [Edit; 22] = [
     (
         "another experiment",
         |r| r["experiment"] = json!("../../etc"),
-        "is of experiment ../../etc",
+        "belongs to experiment ../../etc",
     ),
     (
         "a status",

@@ -17,15 +17,15 @@ pub struct DynamicYarnScaling {
     pub original_max_position_embeddings: Option<usize>,
     /// Number of turns within `L` above which a pair is left alone, 1e-6 to 1e6; not below
     /// `beta_slow`.
-    #[default = 32.0]
+    #[default(YarnScaling::default().beta_fast)]
     pub beta_fast: f64,
     /// Number of turns within `L` below which a pair is interpolated in full, 1e-6 to 1e6.
-    #[default = 1.0]
+    #[default(YarnScaling::default().beta_slow)]
     pub beta_slow: f64,
     /// Factor on cos and sin, 0.001 to 1000; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
     /// Whether the ramp's ends are rounded to whole dimensions.
-    #[default = true]
+    #[default(YarnScaling::default().truncate)]
     pub truncate: bool,
 }
 

@@ -56,7 +56,7 @@ impl Claims {
     /// that has its method at its length.
     pub fn beside(&self, settings: &[ExperimentSetting<'_>]) -> Vec<Beside> {
         let of_table = |table: &'_ Published| {
-            let places = settings.iter().filter(|place| table.is_of(place));
+            let places = settings.iter().filter(|place| table.is_compared(place));
             let all = places.flat_map(|place| {
                 let numbers = table.numbers.iter();
                 numbers.filter_map(|number| beside(table, number, place, &self.aliases))
@@ -72,6 +72,11 @@ impl Published {
     pub(super) fn is_of(&self, place: &ExperimentSetting<'_>) -> bool {
         is_task(&self.tasks, &place.setting)
             && is_experiment(self.experiment.as_ref(), &place.setting)
+    }
+
+    /// Whether such a setting also has its metric.
+    pub(super) fn is_compared(&self, place: &ExperimentSetting<'_>) -> bool {
+        self.is_of(place) && place.setting.all_metrics.contains(&self.metric)
     }
 
     /// Our test length for one of its lengths.

@@ -33,7 +33,7 @@ impl Claims {
         let mut out = Vec::new();
         for table in &self.published {
             let lengths: BTreeSet<TestLength> = table.numbers.iter().map(|n| n.length).collect();
-            for place in settings.iter().filter(|place| table.is_of(place)) {
+            for place in settings.iter().filter(|place| table.is_compared(place)) {
                 let columns = lengths
                     .iter()
                     .filter_map(|&length| column(table, length, place, &self.aliases));

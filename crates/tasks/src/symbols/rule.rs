@@ -76,6 +76,11 @@ pub(crate) trait Rule: Send + Sync + 'static {
     /// Share of answer tokens that a uniform guess among the symbols an answer may hold gets right.
     fn guess(&self) -> f64;
 
+    /// See [`crate::Task::has_rows`].
+    fn has_rows(&self, n: usize) -> bool {
+        let _ = n;
+        true
+    }
     /// Symbols of a question of length `n`.
     fn question_len(&self, n: usize) -> usize {
         n
@@ -220,7 +225,7 @@ pub(crate) fn check_distinct(alphabet: u64, ctx: &BuildContext<'_>) -> Result<()
     Err(Invalid::new("alphabet", alphabet, problem, allowed, hint).into())
 }
 
-/// Checks that `value` things, each of which takes `each` of a length, fit into the shortest rows.
+/// Checks that rows of the shortest length have room for `value` items, each `each` long.
 pub(crate) fn check_fits(
     key: &str,
     value: u64,
@@ -230,6 +235,7 @@ pub(crate) fn check_fits(
     let least = value as usize * each;
     let allowed = |shortest: usize| match shortest / each {
         0 => format!("lengths of at least {least}"),
+        1 => format!("1, or lengths of at least {least}"),
         most => format!("1 to {most}, or lengths of at least {least}"),
     };
     check_least(key, &value, least, allowed, ctx)
@@ -258,8 +264,7 @@ fn check_least(
         return Ok(());
     }
     let problem = format!("needs lengths of at least {least}, and {shortest} is asked for");
-    let hint = "lengths are those of train.train_len, train.min_len, train.stages and \
-                eval.test_lens";
+    let hint = "use longer lengths";
     Err(Invalid::new(key, value, problem, allowed(shortest), hint).into())
 }
 

@@ -242,6 +242,9 @@ impl<R: Rule> Task for SymbolTask<R> {
         let (question, answer) = (self.rule.question_len(length), self.rule.answer_len(length));
         self.layout.seq_len(question, answer)
     }
+    fn has_rows(&self, length: usize) -> bool {
+        self.rule.has_rows(length)
+    }
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let plan = self.plan(length);
         let mut stream = Stream::new(seed, &self.train_purpose, step);

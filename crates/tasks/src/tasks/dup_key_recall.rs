@@ -45,6 +45,9 @@ impl Rule for DupKeyRecall {
     fn symbols(&self) -> u64 {
         self.values + self.keys + 1
     }
+    fn has_rows(&self, n: usize) -> bool {
+        n >= self.occurrences
+    }
     /// The key asked for, its places and values, the other keys and their values.
     fn choices(&self, n: usize) -> Vec<u64> {
         let own = self.own(n) as u64;

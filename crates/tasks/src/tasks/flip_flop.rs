@@ -81,6 +81,9 @@ impl Rule for FlipFlop {
     fn symbols(&self) -> u64 {
         5
     }
+    fn has_rows(&self, n: usize) -> bool {
+        n >= 2
+    }
     /// The bit of the first write, then an instruction and a bit for each but the last.
     fn choices(&self, n: usize) -> Vec<u64> {
         let between = [UNIT, 2].repeat(Self::instructions(n) - 2);

@@ -72,7 +72,7 @@ impl FrequentWords {
         let next = (n..n + 100_000).find(|n| self.is_clear(*n));
         let allowed = match next {
             Some(next) => format!(
-                "words that can be told apart at length {n}; {} words can be at length {next}",
+                "words that can be told apart at length {n}; {} words can be told apart at length {next}",
                 self.top
             ),
             None => format!("words that can be told apart at length {n}"),
@@ -111,6 +111,9 @@ impl Rule for FrequentWords {
     }
     fn symbols(&self) -> u64 {
         self.words + 1
+    }
+    fn has_rows(&self, n: usize) -> bool {
+        self.is_clear(n)
     }
     /// The words, the most frequent first, and their shuffling.
     fn choices(&self, n: usize) -> Vec<u64> {

@@ -25,11 +25,11 @@ impl Rule for Induction {
     fn kind(&self) -> &'static str {
         "induction"
     }
-    fn unit(&self) -> &'static str {
-        "symbols before the last"
-    }
     fn symbols(&self) -> u64 {
         self.alphabet
+    }
+    fn has_rows(&self, n: usize) -> bool {
+        n >= 2
     }
     /// The repeated symbol and its earlier place, then the others in order, as numbers among the
     /// symbols without the repeated one.
@@ -65,7 +65,8 @@ impl Rule for Induction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, SmartDefault)]
 #[serde(deny_unknown_fields, default)]
 pub struct InductionConfig {
-    /// Number of different symbols, 3 to 4096; of two, the answer would be the other one.
+    /// Number of different symbols, 3 to 4096; with two, the answer would always be the
+    /// other one.
     #[default = 16]
     pub alphabet: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are

@@ -84,6 +84,9 @@ impl Rule for Mqar {
     fn symbols(&self) -> u64 {
         self.vocab
     }
+    fn has_rows(&self, n: usize) -> bool {
+        n >= 4 * self.pairs
+    }
     /// Keys, values, gaps, and the filler if it is random.
     fn choices(&self, n: usize) -> Vec<u64> {
         let (pairs, values) = (self.pairs(n), self.vocab - self.vocab / 2);

@@ -2,7 +2,7 @@
 //! order.
 //!
 //! Example (3 symbols at length 8, `.` is a blank): `BOS . 4 . . 11 4 . . SEP | 4 11 4 EOS`. All
-//! rows have `data` symbols, at places drawn uniformly. Shorter rows than `data` are refused.
+//! rows have `data` symbols, at places drawn uniformly. Lengths below `data` are refused.
 //!
 //! Held out: by hash (the order of drawing places does not show).
 //!
@@ -33,6 +33,9 @@ impl Rule for SelectiveCopy {
     /// The blank comes after the others.
     fn symbols(&self) -> u64 {
         self.alphabet + 1
+    }
+    fn has_rows(&self, n: usize) -> bool {
+        n as u64 >= self.data
     }
     /// The symbols in order, then their places.
     fn choices(&self, n: usize) -> Vec<u64> {

@@ -156,8 +156,8 @@ kind = "frequent_words"; alpha = nan | 64 64 | alpha | above 1
 kind = "frequent_words"; words = 2 | 64 64 | top | 1 to 2
 kind = "frequent_words"; top = 17 | 64 64 | top | 1 to 16
 # Ranks 2 to 4 stand 4, 1 and 1 times.
-kind = "frequent_words" | 64 27 | top | told apart at length 27; 3 words can be at length 30
-kind = "frequent_words" | 8 64 | top | told apart at length 8; 3 words can be at length 30
+kind = "frequent_words" | 64 27 | top | told apart at length 27; 3 words can be told apart at length 30
+kind = "frequent_words" | 8 64 | top | told apart at length 8; 3 words can be told apart at length 30
 "#;
 
 #[test]

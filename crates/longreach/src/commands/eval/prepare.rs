@@ -68,7 +68,7 @@ pub fn prepare(
     let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
     if record.run_id != job.run_id || record.seed != job.spec.seed {
         return Err(Failure::input(format!(
-            "{}: {RECORD_FILE} is of run {}, seed {}, and {JOB_FILE} of run {}, seed {}\n  = help: \
+            "{}: {RECORD_FILE} belongs to run {}, seed {}, {JOB_FILE} to run {}, seed {}\n  = help: \
              `longreach verify` checks the files of a run",
             run.directory.display(),
             excerpt(&record.run_id),

@@ -30,23 +30,19 @@ pub struct AutomatonConfig {
     pub test_rows: u64,
     /// The alphabet of `own`: 1 to 64 names, each of 1 to 32 ASCII letters, digits, `_` and `-`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[default(vec![])]
     pub symbols: Vec<String>,
     /// The states of `own`: 1 to 64 names as in `symbols`, each of which some word leads to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[default(vec![])]
     pub states: Vec<String>,
     /// The state of `own` before the first symbol.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub start: String,
     /// The states of `own` in which a word is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[default(vec![])]
     pub accepting: Vec<String>,
     /// The next state of `own` for every state and symbol: `transitions.even = { a = "odd", b =
     /// "even" }`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    #[default(BTreeMap::new())]
     pub transitions: BTreeMap<String, BTreeMap<String, String>>,
 }
 
