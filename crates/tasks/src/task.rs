@@ -151,6 +151,10 @@ pub trait Task: Send + Sync {
     fn kind(&self) -> &'static str;
     /// Number of token ids: ids are `0..vocab_size`.
     fn vocab_size(&self) -> usize;
+    /// What each token id stands for; empty where ids are bytes or tokens of a text.
+    fn tokens(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// What a length counts, plural: `"symbols"`, `"bytes"`; or the name of what it is.
     fn unit(&self) -> &str;
     /// Tokens the model sees at this length.
@@ -158,7 +162,8 @@ pub trait Task: Send + Sync {
     /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger
     /// `rows` only appends rows.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch;
-    /// Whether rows of this length have room for what the task's keys ask for.
+    /// Whether rows of this length have room for what the task's keys ask for. Other lengths have
+    /// rows too, with less in them.
     fn has_rows(&self, length: usize) -> bool {
         let _ = length;
         true

@@ -90,6 +90,9 @@ struct Head<'a> {
     /// Tokens of a row.
     seq_len: usize,
     vocab_size: usize,
+    /// What each token id stands for; absent where ids are bytes or tokens of a text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tokens: Vec<String>,
     train_len: usize,
     seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,6 +162,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         unit: built.unit(),
         seq_len: built.seq_len(length),
         vocab_size: built.vocab_size(),
+        tokens: built.tokens(),
         train_len,
         seed,
         step: is_train.then_some(first),
@@ -211,6 +215,7 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
         unit: task.unit(),
         seq_len: train.seq_len,
         vocab_size: task.vocab_size(),
+        tokens: task.tokens(),
         train_len: train.train_len,
         seed: spec.seed,
         step: (split == "train").then_some(arguments.step),

@@ -58,6 +58,8 @@ fn exported_rows_are_those_that_training_and_tests_read() {
         let (head, rows) = exported(arguments);
         assert_eq!(head["split"], split);
         assert_eq!(head["task"]["alphabet"], 5);
+        let names = ["BOS", "SEP", "EOS", "0", "1", "2", "3", "4"];
+        assert_eq!(head["tokens"], json!(names));
         assert_eq!(head["seq_len"], batch.seq_len);
         assert_eq!(head["vocab_size"], copy.vocab_size());
         assert_eq!(head.get("step").is_some(), split == "train");

@@ -58,6 +58,9 @@ impl<R: Rule> Task for Balanced<R> {
     fn vocab_size(&self) -> usize {
         self.sides[0].vocab_size()
     }
+    fn tokens(&self) -> Vec<String> {
+        self.sides[0].tokens()
+    }
     fn unit(&self) -> &str {
         self.sides[0].unit()
     }

@@ -79,6 +79,26 @@ impl RowLayout {
         }
     }
 
+    /// The names of all token ids from those of the symbols.
+    pub(crate) fn tokens(self, symbols: impl Iterator<Item = String>) -> Vec<String> {
+        let [before, after]: [&[&str]; 2] = match self {
+            Self::Sequence => [&["BOS", "SEP", "EOS"], &[]],
+            Self::InPlace | Self::Within => [&[], &[]],
+            Self::Blanks => [&[], &["BLANK"]],
+        };
+        let own = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        own(before)
+            .into_iter()
+            .chain(symbols)
+            .chain(own(after))
+            .collect()
+    }
+
     /// Tokens that the model reads.
     pub(crate) fn seq_len(self, question_len: usize, answer_len: usize) -> usize {
         match self {

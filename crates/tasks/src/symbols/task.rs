@@ -235,6 +235,10 @@ impl<R: Rule> Task for SymbolTask<R> {
     fn vocab_size(&self) -> usize {
         self.layout.vocab_size(self.rule.symbols())
     }
+    fn tokens(&self) -> Vec<String> {
+        let symbols = (0..self.rule.symbols() as i32).map(|symbol| self.rule.name(symbol));
+        self.layout.tokens(symbols)
+    }
     fn unit(&self) -> &'static str {
         self.rule.unit()
     }

@@ -133,8 +133,10 @@ impl Filler {
         match self {
             Self::InTurn(_) | Self::Drawn(_) => format!("f{filler}"),
             Self::Text(_) => match filler as u8 {
-                b' ' => "_".to_owned(),
-                byte => char::from(byte).to_string(),
+                b' ' => "space".to_owned(),
+                // Digits are symbols of their own.
+                byte @ b'0'..=b'9' => format!("byte {byte}"),
+                byte => byte.escape_ascii().to_string(),
             },
         }
     }
@@ -154,6 +156,9 @@ impl<R: Rule> Task for InText<R> {
     fn vocab_size(&self) -> usize {
         self.tested.vocab_size()
     }
+    fn tokens(&self) -> Vec<String> {
+        self.tested.tokens()
+    }
     fn unit(&self) -> &str {
         self.tested.unit()
     }
@@ -162,6 +167,9 @@ impl<R: Rule> Task for InText<R> {
     }
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         self.trained.train_batch(length, rows, seed, step)
+    }
+    fn has_rows(&self, length: usize) -> bool {
+        self.tested.has_rows(length)
     }
     fn test_rows(&self, length: usize) -> usize {
         self.tested.test_rows(length)

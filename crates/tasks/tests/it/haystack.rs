@@ -256,3 +256,22 @@ fn a_table_is_written_as_it_was_resolved() {
     let plain: TaskConfig = toml::from_str("kind = \"passkey\"").unwrap();
     assert!(serde_json::to_value(plain).unwrap().get("text").is_none());
 }
+
+#[test]
+fn every_token_has_a_name_of_its_own() {
+    let dir = dir(&words(b"abc_", 500), &words(b"xyz", 500));
+    for kind in ["passkey", "needles", "variable_tracking"] {
+        let task = build(
+            &format!("kind = \"{kind}\"\ntext = {{ {SPLIT} }}"),
+            dir.path(),
+        );
+        let names = task.tokens();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        assert_eq!(
+            (names.len(), distinct.len()),
+            (task.vocab_size(), names.len())
+        );
+        let names = names.join(" ");
+        ["EOS 0 1 2 ", " space ", " byte 48 ", " _ "].map(|name| names.must_have(name));
+    }
+}

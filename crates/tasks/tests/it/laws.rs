@@ -122,6 +122,21 @@ fn every_length_from_1_on_makes_rows_of_one_shape() {
 }
 
 #[test]
+fn every_token_has_a_name_of_its_own() {
+    for table in tables() {
+        let task = build(&table, 0);
+        let names = task.tokens();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        let all = task.vocab_size();
+        assert_eq!(
+            (names.len(), distinct.len()),
+            (all, all),
+            "{table}: {names:?}"
+        );
+    }
+}
+
+#[test]
 fn batches_are_functions_of_their_arguments() {
     for table in tables() {
         let (task, again) = (build(&table, 3), build(&table, 4));
