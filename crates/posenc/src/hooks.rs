@@ -67,15 +67,15 @@ pub trait PositionalEncoding {
         None
     }
 
-    /// Whether [`prepare`](Self::prepare) takes positions of which rows differ
-    /// ([`Positions::of_rows`]). Of other encodings every row is prepared alone.
+    /// Whether [`prepare`](Self::prepare) takes positions that differ between rows
+    /// ([`Positions::of_rows`]). For other encodings every row is prepared alone.
     fn reads_rows(&self) -> bool {
         false
     }
 
     /// Whether [`prepare`](Self::prepare) reads [`Context::groups`]: one encoding with the
-    /// parameters of all models side by side then acts for all of them. Of other encodings with
-    /// parameters, each acts on its part of the batch ([`side_by_side`](crate::side_by_side)).
+    /// parameters of all models side by side then acts for all of them. Other encodings with
+    /// parameters act each on its part of the batch ([`side_by_side`](crate::side_by_side)).
     fn acts_in_groups(&self) -> bool {
         false
     }

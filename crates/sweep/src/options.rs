@@ -94,8 +94,8 @@ impl Options {
         Some(record)
     }
 
-    /// The record of a run, unless it skipped a length that fits now. Of a record that was copied
-    /// from a file there are no weights to evaluate.
+    /// The record of a run, unless it skipped a length that fits now. A record that was copied from
+    /// a file has no weights to evaluate.
     fn complete(&self, run: &PlannedRun, directory: &Path) -> Option<RunRecord> {
         let record = files::recorded(directory, &run.job)?;
         (!self.lacks(run, &record) || origin(directory).is_some()).then_some(record)

@@ -32,8 +32,8 @@ pub const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 ///
 /// With the exit of a signal after saving, if one asked to stop; [`Exit::Busy`] if another process
 /// holds a run, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if a
-/// directory cannot be written or the training does not fit into memory. Of several runs that fail
-/// by themselves, the failure of the first. A diverged run is a result, not an error.
+/// directory cannot be written or the training does not fit into memory. If several runs fail by
+/// themselves, the failure is that of the first. A diverged run is a result, not an error.
 ///
 /// [`Exit::Busy`]: support::exit::Exit::Busy
 /// [`Exit::Device`]: support::exit::Exit::Device

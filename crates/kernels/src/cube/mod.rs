@@ -187,7 +187,7 @@ pub(crate) fn rotate(inputs: [&Tensor<4>; 3], interleaved: bool) -> Option<Tenso
 }
 
 /// A norm of rows, if there are kernels for these tensors: a LayerNorm with a shift, an RMSNorm
-/// without one. Of several scales and shifts in a row each is for as many rows.
+/// without one. If there are several scales and shifts in a row, each is for as many rows.
 pub(crate) fn norm(
     x: &Tensor<2>,
     scale: &Tensor<1>,

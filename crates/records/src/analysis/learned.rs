@@ -85,8 +85,8 @@ impl Setting<'_> {
     /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the
     /// mean over tested lengths up to the training length, is at least [`metric::LEARNED`].
     /// Elsewhere: the leading metric in length is better than guessing. A training that diverged
-    /// has not learned, where others of its method have a score or all diverged. Of a variant, the
-    /// scores of the trained encoding say it: the weights are the same.
+    /// has not learned, where others of its method have a score or all diverged. For a variant, the
+    /// scores of the trained encoding decide: the weights are the same.
     pub fn learned(&self, method: &Method) -> Learned {
         let method = self.trained(method);
         let lead = self.lead();

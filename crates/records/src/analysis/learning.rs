@@ -30,8 +30,8 @@ impl Setting<'_> {
     }
 
     /// How much the leading score in length moves from half the steps to all, paired by seed: a
-    /// difference, of perplexities the relative change. Of a variant, that of the trained encoding.
-    /// Runs that were not trained with half their steps do not count.
+    /// difference, or for perplexities the relative change. For a variant, that of the trained
+    /// encoding. Runs that were not trained with half their steps do not count.
     pub fn learning(&self, method: &Method) -> Point {
         let (method, metric) = (self.trained(method), self.lead());
         let runs = self.groups[method.group].runs.iter();

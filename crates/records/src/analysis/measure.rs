@@ -30,7 +30,7 @@ impl Setting<'_> {
         point
     }
 
-    /// Test rows behind a share: all seeds are tested on the same ones. Of records that differ, the
+    /// Test rows behind a share: all seeds are tested on the same ones. If records differ, the
     /// fewest.
     pub fn rows(&self, method: &Method, metric: &str, len: usize) -> u64 {
         let runs = self.groups[method.group].runs.iter();
@@ -227,7 +227,7 @@ impl Setting<'_> {
     }
 
     /// A point about a length past training, which methods that have not learned the task do not
-    /// have. Of others, the seeds that have not are left out.
+    /// have. For other methods, the seeds that have not learned it are left out.
     fn extrapolated(
         &self,
         method: &Method,

@@ -12,7 +12,7 @@ use crate::record::RunRecord;
 use std::collections::BTreeMap;
 
 /// Records by run id, and later evaluations by the run that they evaluate too: one may have the id
-/// of a run that was trained with its lengths. Of several the last.
+/// of a run that was trained with its lengths. If there are several, the last.
 fn by_id(records: &[RunRecord]) -> BTreeMap<(&str, Option<&str>), &RunRecord> {
     let pairs = records.iter().map(|record| {
         let key = (record.run_id.as_str(), record.evaluation_of.as_deref());

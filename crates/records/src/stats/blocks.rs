@@ -14,7 +14,7 @@ pub struct OverText {
 
 impl OverText {
     /// By the circular block bootstrap (Politis and Romano 1992), which resamples runs of
-    /// consecutive blocks, because neighbours are alike. Of a mean its variance is known: no
+    /// consecutive blocks, because neighbours are alike. The variance of a mean is known: no
     /// resamples are drawn. For k runs it is that of the means of all runs over k - 1, which makes
     /// up for the mean being estimated too; with runs of one block this is the usual standard
     /// error. None for few blocks.

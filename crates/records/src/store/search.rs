@@ -37,7 +37,7 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
 }
 
 /// Reads files as [`read_jsonl`] does, or as one `record.json` each: every record with its place,
-/// and what is not a record. Of a run that several files hold, the record with the most detail.
+/// and what is not a record. If several files hold a run, the record with the most detail.
 ///
 /// # Errors
 ///

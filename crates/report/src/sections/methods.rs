@@ -85,8 +85,8 @@ fn trained(group: &Group<'_>) -> Value {
         .unwrap_or(Value::Null)
 }
 
-/// The encoding as a sentence has it: `RoPE, base 10000, layout half`. Of a variant the one of the
-/// longest test length.
+/// The encoding in words: `RoPE, base 10000, layout half`. For a variant, that of the longest test
+/// length.
 fn in_words(group: &Group<'_>, variant: &str, names: Names) -> String {
     let found = group.variants.iter().find(|v| v.name == variant);
     let last = found.and_then(|found| Some(found.by_len.last_key_value()?.1.encoding));

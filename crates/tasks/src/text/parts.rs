@@ -109,7 +109,7 @@ impl Part {
 
 /// Reads files, at most `max_bytes` together. Sizes are checked first, so that a corpus that is too
 /// large is refused before it is read. Reading has the same bound, because a file may grow
-/// meanwhile. Of a file that shrinks, the corpus holds and hashes the bytes that were read.
+/// meanwhile. If a file shrinks, the corpus holds and hashes the bytes that were read.
 pub(super) struct Reader<'a> {
     files: &'a [Found],
     sizes: Vec<u64>,
