@@ -72,6 +72,15 @@ impl<'a> KeysOfKinds<'a> {
         self.rows_of(&self.table_of(kind)?, &defaults)
     }
 
+    /// The documentation of the module of a kind, by paragraphs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::doc`].
+    pub fn module(&self, kind: &str) -> Result<Vec<String>, Failure> {
+        Ok(self.table_of(kind)?.module)
+    }
+
     /// Whether a kind has a key without a default.
     ///
     /// # Errors

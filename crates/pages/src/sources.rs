@@ -25,6 +25,8 @@ pub struct Table {
     pub doc: String,
     /// Its fields.
     pub keys: Vec<Key>,
+    /// The documentation of its module, each paragraph on one line.
+    pub module: Vec<String>,
     /// The struct that it is read as, where it is another: it knows which keys are absent.
     read_as: Option<String>,
 }
@@ -89,24 +91,33 @@ impl Sources {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut sources = Self::default();
         for path in rust_files(&crates.join(name).join("src"))? {
-            let text = fs_err::read_to_string(&path).map_err(Failure::input)?;
-            let read = sources.read(&text);
+            let text = |path: &Path| fs_err::read_to_string(path).map_err(Failure::input);
+            // The configuration of a module with several files is in a file of its own.
+            let head = match path.ends_with("config.rs") && path.with_file_name("mod.rs").exists() {
+                true => path.with_file_name("mod.rs"),
+                false => path.clone(),
+            };
+            let read = sources.read(&text(&path)?, &text(&head)?);
             read.map_err(|error| bug(format!("{}: {error}", path.display())))?;
         }
         Ok(sources)
     }
 
-    /// Adds the types of a file.
+    /// Adds the types of a file; `head` is the text of the file that documents their module.
     ///
     /// # Errors
     ///
     /// For text that is not Rust.
-    pub fn read(&mut self, text: &str) -> syn::Result<()> {
+    pub fn read(&mut self, text: &str, head: &str) -> syn::Result<()> {
+        let module = paragraphs(&syn::parse_file(head)?.attrs);
         for item in syn::parse_file(text)?.items {
             match item {
                 Item::Struct(item) if is_read(&item.attrs)? => {
                     let name = item.ident.to_string();
-                    let table = table(&item.attrs, &item.fields)?;
+                    let table = Table {
+                        module: module.clone(),
+                        ..table(&item.attrs, &item.fields)?
+                    };
                     self.structs.insert(name, table);
                 }
                 Item::Enum(item) if is_read(&item.attrs)? => {
@@ -221,6 +232,7 @@ fn table(attributes: &[Attribute], fields: &Fields) -> syn::Result<Table> {
     Ok(Table {
         doc: doc(attributes),
         keys: keys.collect::<syn::Result<_>>()?,
+        module: Vec::new(),
         read_as: own.get("from").cloned(),
     })
 }
@@ -290,7 +302,20 @@ fn serde(attributes: &[Attribute]) -> syn::Result<BTreeMap<String, String>> {
     Ok(said)
 }
 
+/// A doc comment on one line.
 fn doc(attributes: &[Attribute]) -> String {
+    plain(&lines(attributes))
+}
+
+/// The paragraphs of a doc comment, each on one line.
+fn paragraphs(attributes: &[Attribute]) -> Vec<String> {
+    let lines = lines(attributes);
+    // The line of an empty comment has a space where others have text.
+    let paragraphs = lines.split("\n\n").map(plain);
+    paragraphs.filter(|text| !text.is_empty()).collect()
+}
+
+fn lines(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| {
         let syn::Meta::NameValue(meta) = &attribute.meta else {
             return None;
@@ -303,7 +328,7 @@ fn doc(attributes: &[Attribute]) -> String {
             _ => None,
         }
     });
-    plain(&lines.collect::<Vec<_>>().join("\n"))
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// `Vec` of `Vec<f64>`.

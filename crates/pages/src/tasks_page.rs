@@ -1,4 +1,4 @@
-//! `docs/tasks.md`: every task with its keys, its unit, its first metric and examples.
+//! `docs/tasks.md`: every task with its rule, its keys, its unit, its first metric and examples.
 
 use crate::keys_of_kinds::{KeysOfKinds, NOT_SET, markdown};
 use crate::markdown::GENERATED;
@@ -21,7 +21,8 @@ pub fn page() -> Result<String, Failure> {
     let mut page = format!(
         "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. All other keys \
          may be left out; each task\nlists its own. The unit of lengths and the first metric of a \
-         report are those of the defaults.\n"
+         report are those of the\ndefaults. *Held out* says how test questions are kept out of \
+         training\n([evaluation](evaluation.md#what-is-measured)).\n"
     );
     for info in TaskConfig::kinds() {
         let config = TaskConfig::default_of(info.kind)
@@ -39,9 +40,10 @@ pub fn page() -> Result<String, Failure> {
         let table = markdown(rows);
         let _ = write!(
             page,
-            "\n## {}\n\n{}\n\n{scored}\n\n```toml\n{}\n```\n\n{table}\nExamples:\n\n```text\n{}\n```\n",
+            "\n## {}\n\n{}\n\n{}\n\n{scored}\n\n```toml\n{}\n```\n\n{table}\nExamples:\n\n```text\n{}\n```\n",
             info.kind,
             info.summary,
+            keys.module(info.kind)?.join("\n\n"),
             toml.trim(),
             info.examples.join("\n")
         );

@@ -69,7 +69,7 @@ fn every_key_of_a_kind_is_listed_with_names_that_it_takes() {
 /// What a page says of the one kind of a list in these sources.
 fn page_of(sources: &str, kind: &str) -> Result<String, String> {
     let mut read = Sources::default();
-    read.read(sources).unwrap();
+    read.read(sources, "").unwrap();
     let keys = KeysOfKinds::new(&read, "List");
     let made = keys.markdown::<()>(kind, None);
     made.map_err(|error| error.to_string())

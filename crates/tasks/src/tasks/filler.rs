@@ -133,7 +133,8 @@ impl Filler {
         match self {
             Self::InTurn(_) | Self::Drawn(_) => format!("f{filler}"),
             Self::Text(_) => match filler as u8 {
-                b' ' => "space".to_owned(),
+                b' ' => "_".to_owned(),
+                b'_' => "\\_".to_owned(),
                 // Digits are symbols of their own.
                 byte @ b'0'..=b'9' => format!("byte {byte}"),
                 byte => byte.escape_ascii().to_string(),

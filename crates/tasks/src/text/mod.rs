@@ -3,18 +3,17 @@
 //! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files
 //! are concatenated in order without a separator, so windows cross file boundaries; nothing is
 //! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
-//! character (`chars.rs`), and so is what lengths count. With `level = "u16"`, `"u32"` or `"u64"`
-//! the files hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair
-//! encoding is trained on the training split (`bpe.rs`) and gives the tokens of both splits; with
-//! `level = "tokenizer"` it is read from a `tokenizer.json`. Training windows start anywhere in the
-//! training split with equal probability; test windows are laid over the validation split
-//! (`windows.rs`) except for its last eighth, which is kept for selection (`stretch.rs`), or over
-//! its first `eval_tokens` + 1 bytes: the same for every method, seed and evaluation seed. With
-//! `segment_ends`, such as "." and "\n", tokens have coordinates on two axes for `coordinates =
-//! "task"` (`segments.rs`).
+//! character, and so is what lengths count. With `level = "u16"`, `"u32"` or `"u64"` the files hold
+//! token ids, which a tokenizer wrote. With `level = "bpe"` a byte-pair encoding is trained on the
+//! training split and gives the tokens of both splits; with `level = "tokenizer"` it is read from a
+//! `tokenizer.json`. Training windows start anywhere in the training split with equal probability;
+//! test windows are laid over the validation split except for its last eighth, which is kept for
+//! selection, or over its first `eval_tokens` + 1 bytes: the same for every method, seed and
+//! evaluation seed. With `segment_ends`, such as "." and "\n", tokens have coordinates on two axes
+//! for `coordinates = "task"`.
 //!
-//! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
-//! KERPLE, arXiv 2205.09921). The default corpus is source code that the program carries.
+//! It stands in for published settings: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409; KERPLE,
+//! arXiv 2205.09921). The default corpus is source code that the program carries.
 
 mod bpe;
 mod byte_pairs;
