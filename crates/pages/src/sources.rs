@@ -92,7 +92,8 @@ impl Sources {
         let mut sources = Self::default();
         for path in rust_files(&crates.join(name).join("src"))? {
             let text = |path: &Path| fs_err::read_to_string(path).map_err(Failure::input);
-            // The configuration of a module with several files is in a file of its own.
+            // A module of several files has its configuration in config.rs and its documentation in
+            // mod.rs.
             let head = match path.ends_with("config.rs") && path.with_file_name("mod.rs").exists() {
                 true => path.with_file_name("mod.rs"),
                 false => path.clone(),
