@@ -9,7 +9,7 @@ use support::exit::{Exit, Failure};
 
 /// Longest that a refusal may take, in seconds of processor time: how long it takes by the clock
 /// depends on what else the machine does.
-const LONGEST: f64 = 1.0;
+pub const LONGEST: f64 = 1.0;
 /// What each run of a valid plan may take beside it: the largest base, of 938 runs, takes 0.8 s.
 const PER_RUN: f64 = 0.001;
 
@@ -23,7 +23,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Whether the answer took longer than it may.
-    pub fn is_slow(&self) -> bool {
+    fn is_slow(&self) -> bool {
         let runs = match &self.said {
             Ok(Ok(runs)) => *runs,
             _ => 0,

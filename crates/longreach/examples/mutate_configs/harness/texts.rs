@@ -1,6 +1,6 @@
 //! Files damaged as bytes: cut off, flipped, in another encoding, or blown up.
 
-use super::judge::{self, Verdict};
+use super::judge::{self, LONGEST, Verdict};
 use super::{Harness, Report};
 
 /// Small numbers from a seed: SplitMix64.
@@ -263,7 +263,9 @@ impl Harness {
             let bytes = (damage.2)(base.text.as_bytes(), &mut random);
             let outcome = judge::answer(&self.file, &bytes, &[]);
             let verdict = match (&outcome.said, damage.1) {
-                _ if outcome.is_slow() => Verdict::Wrong(format!("took {:.1} s", outcome.secs)),
+                _ if outcome.secs > LONGEST => {
+                    Verdict::Wrong(format!("took {:.1} s", outcome.secs))
+                }
                 (Err(panic), _) => Verdict::Wrong(format!("panicked: {panic}")),
                 (Ok(Ok(_)), Expected::Either | Expected::Accepted) => Verdict::Accepted,
                 (Ok(Ok(_)), _) => Verdict::Wrong("accepted".to_owned()),
