@@ -6,10 +6,10 @@
 //! is also scored on its own. The filler repeats the same few tokens again and again, or is random
 //! (`random_filler`).
 //!
-//! With `text` the filler is n consecutive bytes of a real text, in training from anywhere in its
-//! training split, in tests from its validation split: `BOS l e t _ x key 4 7 = 1 SEP | 4 7 EOS`.
-//! A byte that is a digit is the same token as that digit of the number, and `key` is a token of
-//! its own, so that the number is what follows `key`. Rows for selection read the part of the
+//! With `text` the filler is n consecutive bytes of a real text. Training rows read them anywhere
+//! in its training split, test rows in its validation split: `BOS l e t _ x key 4 7 = 1 SEP | 4 7
+//! EOS`. A byte that is a digit is the same token as that digit of the number, and `key` is a token
+//! of its own, so that the number is what follows `key`. Rows for selection read the part of the
 //! validation split that `text` keeps for it.
 //!
 //! Held out: by choices (number, depth and random filler); in text by hash (passages may stand in
