@@ -43,12 +43,13 @@ pub(super) fn selection_note(
     let is_enough = own >= tested.len().min(ENOUGH) && 10 * own >= 9 * chosen.len();
     (!is_enough).then(|| {
         format!(
-            "task `{}` at {length} {}: {own} of {} distinct selection rows are not test rows, so \
-             that [select] and train.stop decide by few rows or by test rows: set a longer \
-             train.train_len, or a smaller task.test_rows",
+            "task `{}` at {length} {}: {} distinct selection rows, of which {} are test rows too; \
+             [select] and train.stop decide by these. Set a longer train.train_len, or a smaller \
+             task.test_rows",
             selection.kind(),
             selection.unit(),
-            chosen.len()
+            chosen.len(),
+            chosen.len() - own
         )
     })
 }

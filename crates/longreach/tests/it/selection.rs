@@ -947,11 +947,11 @@ fn selection_rows_that_are_few_or_test_rows_are_noted() {
     noted("max_runs=20", "");
     noted(
         "task={kind=\"parity\"}",
-        "task `parity` at 4 symbols: 0 of 16 distinct selection rows are not test rows",
+        "task `parity` at 4 symbols: 16 distinct selection rows, of which 16 are test rows too",
     );
     noted("task={kind=\"parity\",test_rows=8}", "");
     noted(
         "task={kind=\"stack_manipulation\"}",
-        "distinct selection rows are not test rows",
+        "23 distinct selection rows, of which 23 are test rows too",
     );
 }
