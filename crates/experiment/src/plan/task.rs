@@ -27,7 +27,11 @@ pub(super) fn check_drawn(
         "draws rows of length {missing}, which task `{}` does not have under its keys",
         task.kind()
     );
-    let allowed = format!("a whole number from {least} to {longest}");
+    let allowed = if least == longest {
+        least.to_string()
+    } else {
+        format!("a whole number from {least} to {longest}")
+    };
     let error = cell.error(key, &problem, &allowed, &format!("set {key} = {least}"));
     Err(error.with_value(shortest))
 }

@@ -76,10 +76,10 @@ pub(crate) trait Rule: Send + Sync + 'static {
     /// Share of answer tokens that a uniform guess among the symbols an answer may hold gets right.
     fn guess(&self) -> f64;
 
-    /// See [`crate::Task::has_rows`].
-    fn has_rows(&self, n: usize) -> bool {
+    /// Refuses a length that has no rows, or none with room for what the keys ask for.
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
         let _ = n;
-        true
+        Ok(())
     }
     /// Symbols of a question of length `n`.
     fn question_len(&self, n: usize) -> usize {
@@ -225,47 +225,46 @@ pub(crate) fn check_distinct(alphabet: u64, ctx: &BuildContext<'_>) -> Result<()
     Err(Invalid::new("alphabet", alphabet, problem, allowed, hint).into())
 }
 
-/// Checks that rows of the shortest length have room for `value` items, each `each` long.
-pub(crate) fn check_fits(
-    key: &str,
-    value: u64,
-    each: usize,
-    ctx: &BuildContext<'_>,
-) -> Result<(), TaskError> {
-    let least = value as usize * each;
-    let allowed = |shortest: usize| match shortest / each {
+/// Checks that rows of length `n` have room for `value` items, each `each` long.
+pub(crate) fn check_fits(key: &str, value: usize, each: usize, n: usize) -> Result<(), Invalid> {
+    let least = value * each;
+    let allowed = match n / each {
         0 => format!("lengths of at least {least}"),
         1 => format!("1, or lengths of at least {least}"),
         most => format!("1 to {most}, or lengths of at least {least}"),
     };
-    check_least(key, &value, least, allowed, ctx)
+    check_least(key, &value, least, allowed, n)
 }
 
-/// Checks that no length is below `least`, the shortest row of a kind of task.
-pub(crate) fn check_shortest(
-    kind: &str,
-    least: usize,
-    ctx: &BuildContext<'_>,
-) -> Result<(), TaskError> {
-    let allowed = |_| format!("lengths of at least {least}");
-    check_least("kind", &kind, least, allowed, ctx)
+/// Checks that length `n` is not below `least`, the shortest row of a kind of task.
+pub(crate) fn check_shortest(kind: &str, least: usize, n: usize) -> Result<(), Invalid> {
+    check_least(
+        "kind",
+        &kind,
+        least,
+        format!("lengths of at least {least}"),
+        n,
+    )
 }
 
 fn check_least(
     key: &str,
     value: &dyn Display,
     least: usize,
-    allowed: impl Fn(usize) -> String,
-    ctx: &BuildContext<'_>,
-) -> Result<(), TaskError> {
-    let lengths = ctx.test_lens.iter().copied().chain([ctx.train_len]);
-    let shortest = lengths.min().unwrap_or(least);
-    if shortest >= least {
+    allowed: String,
+    n: usize,
+) -> Result<(), Invalid> {
+    if n >= least {
         return Ok(());
     }
-    let problem = format!("needs lengths of at least {least}, and {shortest} is asked for");
-    let hint = "use longer lengths";
-    Err(Invalid::new(key, value, problem, allowed(shortest), hint).into())
+    let problem = format!("needs lengths of at least {least}, and {n} is asked for");
+    Err(Invalid::new(
+        key,
+        value,
+        problem,
+        allowed,
+        "use longer lengths",
+    ))
 }
 
 /// A row as text: what is read, a bar, what counts.

@@ -63,6 +63,9 @@ impl<R: Rule> SymbolTask<R> {
     pub(crate) fn new(rule: R, test_rows: u64, ctx: &BuildContext<'_>) -> Result<Self, TaskError> {
         let hint = "the number of test strings at each length";
         in_range("test_rows", test_rows, 1..=1_000_000, hint)?;
+        let mut lengths = [&ctx.test_lens[..], &[ctx.train_len]].concat();
+        lengths.sort_unstable();
+        lengths.iter().try_for_each(|&n| rule.check_len(n))?;
         let purpose = |what: &str| format!("{what}/{}", rule.kind());
         let train_purpose = purpose("train-data");
         let test_purpose = purpose("test-data");
@@ -247,7 +250,7 @@ impl<R: Rule> Task for SymbolTask<R> {
         self.layout.seq_len(question, answer)
     }
     fn has_rows(&self, length: usize) -> bool {
-        self.rule.has_rows(length)
+        self.rule.check_len(length).is_ok()
     }
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let plan = self.plan(length);

@@ -14,7 +14,7 @@
 
 use crate::symbols::{HeldOut, Row, Rule, SymbolTask, check_fits, distinct, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -45,8 +45,8 @@ impl Rule for DupKeyRecall {
     fn symbols(&self) -> u64 {
         self.values + self.keys + 1
     }
-    fn has_rows(&self, n: usize) -> bool {
-        n >= self.occurrences
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        check_fits("occurrences", self.occurrences, 1, n)
     }
     /// The key asked for, its places and values, the other keys and their values.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -154,7 +154,6 @@ impl TaskSpec for DupKeyRecallConfig {
         let most = self.values.min(16);
         in_range("occurrences", self.occurrences, 1..=most, hint)?;
         let occurrences = self.occurrences as usize;
-        check_fits("occurrences", self.occurrences, 1, ctx)?;
         let rule = DupKeyRecall {
             keys: self.keys,
             values: self.values,

@@ -19,7 +19,7 @@ use crate::symbols::{
     Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, check_shortest, show,
 };
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -81,8 +81,8 @@ impl Rule for FlipFlop {
     fn symbols(&self) -> u64 {
         5
     }
-    fn has_rows(&self, n: usize) -> bool {
-        n >= 2
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        check_shortest("flip_flop", 2, n)
     }
     /// The bit of the first write, then an instruction and a bit for each but the last.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -200,7 +200,6 @@ impl TaskSpec for FlipFlopConfig {
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         let hint = "published strings have 0.8, 0.98 and 0.1";
         in_range("ignore", self.ignore, 0.0..=0.999, hint)?;
-        check_shortest("flip_flop", 2, ctx)?;
         let rule = FlipFlop {
             ignore: self.ignore,
             answer: self.answer,

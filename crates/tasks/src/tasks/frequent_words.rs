@@ -57,29 +57,6 @@ impl FrequentWords {
         counts.push(0);
         counts.len() > self.top && counts[..=self.top].is_sorted_by(|a, b| a > b)
     }
-
-    fn check_clear(&self, ctx: &BuildContext<'_>) -> Result<(), Invalid> {
-        let mut lengths = ctx.test_lens.iter().chain([&ctx.train_len]);
-        let Some(&n) = lengths.find(|n| !self.is_clear(**n)) else {
-            return Ok(());
-        };
-        let mut counts = self.counts(n);
-        counts.truncate(self.top + 1);
-        let problem = format!(
-            "asks for words that occur equally often, or for none, at length {n}: the most \
-             frequent ones occur {counts:?} times there"
-        );
-        let next = (n..n + 100_000).find(|n| self.is_clear(*n));
-        let allowed = match next {
-            Some(next) => format!(
-                "words that can be told apart at length {n}; {} words can be told apart at length {next}",
-                self.top
-            ),
-            None => format!("words that can be told apart at length {n}"),
-        };
-        let hint = "use longer lengths, fewer words or another alpha";
-        Err(Invalid::new("top", self.top, problem, allowed, hint))
-    }
 }
 
 /// The `top` most frequent words of a text, of equally frequent ones the first.
@@ -112,8 +89,26 @@ impl Rule for FrequentWords {
     fn symbols(&self) -> u64 {
         self.words + 1
     }
-    fn has_rows(&self, n: usize) -> bool {
-        self.is_clear(n)
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        if self.is_clear(n) {
+            return Ok(());
+        }
+        let mut counts = self.counts(n);
+        counts.truncate(self.top + 1);
+        let problem = format!(
+            "asks for words that occur equally often, or for none, at length {n}: the most \
+             frequent ones occur {counts:?} times there"
+        );
+        let next = (n..n + 100_000).find(|n| self.is_clear(*n));
+        let allowed = match next {
+            Some(next) => format!(
+                "words that can be told apart at length {n}; {} words can be told apart at length {next}",
+                self.top
+            ),
+            None => format!("words that can be told apart at length {n}"),
+        };
+        let hint = "use longer lengths, fewer words or another alpha";
+        Err(Invalid::new("top", self.top, problem, allowed, hint))
     }
     /// The words, the most frequent first, and their shuffling.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -193,7 +188,6 @@ impl TaskSpec for FrequentWordsConfig {
             alpha: self.alpha,
             top: self.top as usize,
         };
-        rule.check_clear(ctx)?;
         SymbolTask::boxed(rule, self.test_rows, ctx)
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::symbols::{Row, Rule, SymbolTask, check_shortest, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -28,8 +28,8 @@ impl Rule for Induction {
     fn symbols(&self) -> u64 {
         self.alphabet
     }
-    fn has_rows(&self, n: usize) -> bool {
-        n >= 2
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        check_shortest("induction", 2, n)
     }
     /// The repeated symbol and its earlier place, then the others in order, as numbers among the
     /// symbols without the repeated one.
@@ -89,7 +89,6 @@ impl TaskSpec for InductionConfig {
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         let hint = "the number of different symbols in a string";
         in_range("alphabet", self.alphabet, 3..=4096, hint)?;
-        check_shortest("induction", 2, ctx)?;
         SymbolTask::boxed(
             Induction {
                 alphabet: self.alphabet,

@@ -19,7 +19,7 @@ use crate::symbols::{
     Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, check_fits, distinct,
 };
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -84,8 +84,8 @@ impl Rule for Mqar {
     fn symbols(&self) -> u64 {
         self.vocab
     }
-    fn has_rows(&self, n: usize) -> bool {
-        n >= 4 * self.pairs
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        check_fits("pairs", self.pairs, 4, n)
     }
     /// Keys, values, gaps, and the filler if it is random.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -228,7 +228,6 @@ impl TaskSpec for MqarConfig {
         )?;
         let hint = "1 spreads queries evenly, smaller values bring them forward; zoology has 0.01";
         in_range("power", self.power, 0.0..=1.0, hint)?;
-        check_fits("pairs", self.pairs, 4, ctx)?;
         let &Self {
             vocab,
             pairs,

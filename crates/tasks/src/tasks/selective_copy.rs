@@ -11,7 +11,7 @@
 
 use crate::symbols::{HeldOut, Row, Rule, SymbolTask, check_alphabet, check_fits, distinct, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
@@ -34,8 +34,8 @@ impl Rule for SelectiveCopy {
     fn symbols(&self) -> u64 {
         self.alphabet + 1
     }
-    fn has_rows(&self, n: usize) -> bool {
-        n as u64 >= self.data
+    fn check_len(&self, n: usize) -> Result<(), Invalid> {
+        check_fits("data", self.data as usize, 1, n)
     }
     /// The symbols in order, then their places.
     fn choices(&self, n: usize) -> Vec<u64> {
@@ -106,7 +106,6 @@ impl TaskSpec for SelectiveCopyConfig {
             1..=65_536,
             "the number of symbols among the blanks",
         )?;
-        check_fits("data", self.data, 1, ctx)?;
         SymbolTask::boxed(
             SelectiveCopy {
                 alphabet: self.alphabet,
