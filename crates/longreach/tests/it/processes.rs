@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use crate::common::{
-    ONE, Scratch, TINY, command, exits, fails, hangup_is_ignored, has, lacks, longreach, says,
+    ONE, Scratch, TINY, command, exits, fails, hangup_is_ignored, has, lacks, longreach, one, says,
     stderr, wait_for,
 };
 use experiment::device::DeviceName;
@@ -54,6 +54,7 @@ fn sweeps_of_several_containers_do_not_disturb_each_other() {
         println!("skipped: no namespaces can be made here");
         return;
     }
+    let records = one().0.records();
     for _ in 0..3 {
         let scratch = Scratch::with(TINY);
         let sweep = || {
@@ -68,6 +69,7 @@ fn sweeps_of_several_containers_do_not_disturb_each_other() {
         for sweep in sweeps {
             exits(&sweep.wait_with_output().unwrap(), 0);
         }
+        assert_eq!(scratch.records(), records);
     }
 }
 

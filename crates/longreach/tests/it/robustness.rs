@@ -199,8 +199,6 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
 
 #[test]
 fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
-    let (calm, run) = one();
-    let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
     let lens = [&ONE[..], &["eval.test_lens=[4,16000]", "task.test_rows=1"]].concat();
     let limited = [&lens[..], &["--memory-limit", "71MiB"]].concat();
@@ -250,8 +248,6 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
         let limit = format!("--memory-limit={text}");
         fails(&command("run", "x.toml".as_ref(), &[&limit]), 2, "512MiB");
     }
-    assert_eq!(std::fs::read(run.join("record.json")).unwrap(), whole);
-    drop(calm);
 }
 
 #[test]
@@ -292,7 +288,6 @@ fn a_limit_on_the_size_of_files_is_named_and_nothing_is_lost() {
 
 #[test]
 fn two_sweeps_over_one_directory_share_the_work() {
-    let (calm, _) = one();
     let scratch = Scratch::with(TINY);
     let start = || {
         let mut program = scratch.program("run", &["train.steps=300", "--jobs", "2"]);
@@ -308,7 +303,6 @@ fn two_sweeps_over_one_directory_share_the_work() {
     outputs.iter().for_each(|output| exits(output, 0));
     assert_eq!(said.matches(": done").count(), 4, "{said}");
     assert_eq!(scratch.records().len(), 4);
-    drop(calm);
 }
 
 #[test]

@@ -159,10 +159,13 @@ mod tests {
 
     #[test]
     fn numbers_fit_their_cells() {
-        for value in [0.12345, 4.567, 12.3456, 123.456, 1234.5, 98_765.4, 1.2e9] {
-            let text = cell("perplexity", value);
-            assert!(text.len() <= 5, "{text}");
-        }
+        let values = [0.12345, 4.567, 12.3456, 123.456, 1234.5, 98_765.4, 1.2e9];
+        let texts = values.map(|value| cell("perplexity", value));
+        assert!(texts.iter().all(|text| text.len() <= 5), "{texts:?}");
+        assert_eq!(
+            texts,
+            ["0.12", "4.57", "12.3", "123.5", "1234", "98765", "1.2e9"]
+        );
         assert_eq!(cell("perplexity", f64::NAN), "");
     }
 }

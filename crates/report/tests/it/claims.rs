@@ -1147,7 +1147,7 @@ proptest! {
         prop_assert_eq!(claims.correlate(&places(&all)), claims.correlate(&places(&other)));
     }
 
-    /// Agreeing with a bound and with its opposite never happens at once, and a looser bound never loses agreement.
+    /// No score disagrees with a bound and with its opposite, and a looser bound never loses agreement.
     #[test]
     fn verdicts_are_monotone_in_the_bound(bound in 0.0..1.2_f64, slack in 0.0..0.5_f64, len in 0..4_usize, method in 0..3_usize) {
         let records = three();

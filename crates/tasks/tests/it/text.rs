@@ -49,7 +49,7 @@ fn input_error(result: Result<Box<dyn Task>, TaskError>, path: Option<&Path>) ->
     }
 }
 
-/// All bytes scored at a length, in order, as (target, first byte of its context).
+/// All bytes scored at a length, in order.
 fn scored(task: &dyn Task, length: usize) -> Vec<i32> {
     let batch = task.test_batch(length, 0, task.test_rows(length));
     batch
@@ -301,27 +301,9 @@ fn any_bytes_are_text() {
 
 #[test]
 fn unusable_corpora_name_their_path() {
-    let dir = corpus(&[
-        ("a.txt", LETTERS),
-        ("empty.txt", b""),
-        ("short.txt", b"abc"),
-        ("d/x.md", LETTERS),
-    ]);
+    let dir = corpus(&[("a.txt", LETTERS)]);
     let at = |name: &str| dir.path().join(name);
     let range = "split = { by = \"range\", valid_fraction = 0.5 }";
-    let attempt = |files: &str| build(&format!("files = [{files}]\n{range}"), &ctx(dir.path()));
-    assert!(input_error(attempt("\"no.txt\""), Some(&at("no.txt"))).contains("cannot be read"));
-    assert!(input_error(attempt("\"a.txt/b\""), Some(&at("a.txt/b"))).contains("cannot be read"));
-    assert!(input_error(attempt("\"d\""), Some(&at("d"))).contains("is a directory"));
-    assert!(input_error(attempt("\"no/*.txt\""), Some(&at("no/"))).contains("cannot be read"));
-    assert!(input_error(attempt("\"d/**/*.txt\""), Some(&at("d/"))).contains("\"**/*.txt\""));
-    assert!(input_error(attempt("\"empty.txt\""), Some(&at("empty.txt"))).contains("empty"));
-    let problem = input_error(attempt("\"short.txt\""), Some(&at("short.txt")));
-    assert_eq!(
-        problem,
-        "the training split is too short: it has 2 bytes in 1 file (the corpus has 3 in 1), and \
-         one training window of length 4 needs 5"
-    );
     let long = BuildContext {
         test_lens: vec![4, 31],
         ..ctx(dir.path())
@@ -503,8 +485,8 @@ fn cargo_corpus_errors_say_what_and_where() {
     }
 }
 
-/// Needs the crates of the default list on this machine: `cargo test -p tasks -- --ignored
-/// --nocapture`.
+/// Needs the crates of the default list on this machine:
+/// `cargo test -p longreach-tasks -- --ignored --nocapture`.
 #[test]
 #[ignore = "reads Cargo's real home directory"]
 fn default_corpus_of_this_machine() {

@@ -177,8 +177,10 @@ mod tests {
         }
         let [one, two, aside] = [(1, 0), (2, 0), (1, 1 << 20)]
             .map(|(processes, aside)| MemoryLimit::of_machine(processes, aside).bytes);
-        assert!(two <= one, "{one} {two}");
-        assert!(aside == one || aside == one - (1 << 20), "{one} {aside}");
+        // Systems that report no memory have no limit.
+        if one < u64::MAX {
+            assert_eq!((two, aside), (one / 2, one - (1 << 20)));
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn decoding_one_token_equals_the_last_row() {
 fn a_block_of_queries_is_a_slice_of_the_whole() {
     for (name, config) in all_configs() {
         let encoding = build_stirred(&config, &SHAPE);
-        // Eight queries that end four keys before the last, as a block of a long sequence does.
+        // Twelve queries after four keys, as the last block of a long sequence has.
         let positions = Positions::contiguous(16).last(12);
         let attention = Attention::new(&encoding, &positions, 0, 4);
         let whole_bias = attention.content_bias(0..12, 0..16);

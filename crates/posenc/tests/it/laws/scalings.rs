@@ -41,7 +41,7 @@ fn factor_1_is_no_scaling() {
         json!({"kind": "llama3", "factor": 1.0, "original_max_position_embeddings": 100}),
         json!({"kind": "proportional", "fraction": 1.0}),
         json!({"kind": "mrrope", "factor": 1.0, "original_max_position_embeddings": 100}),
-        // What was never resolved scales nothing.
+        // At its training length `auto` scales nothing.
         json!({"kind": "linear"}),
         json!({"kind": "ntk"}),
         json!({"kind": "ntk_by_parts"}),
@@ -204,13 +204,11 @@ fn scalings_that_read_the_length_read_that_of_this_pass() {
 }
 
 #[test]
-fn a_longer_test_never_changes_a_shorter_one() {
-    // `factor = "auto"` is resolved per test length: the encoding of one length is a function of
-    // that length alone.
+fn auto_is_the_ratio_of_the_test_length_and_at_least_1() {
     for kind in ["linear", "ntk", "ntk_by_parts", "yarn", "llama3"] {
-        let of = |test_len: usize| {
-            let mut config =
-                crate::common::config(json!({"kind": "rope", "scaling": {"kind": kind}}));
+        let with = |factor: Value, test_len: usize| {
+            let scaling = json!({"kind": kind, "factor": factor});
+            let mut config = crate::common::config(json!({"kind": "rope", "scaling": scaling}));
             config.resolve(&Lengths {
                 train_len: 64,
                 trained_len: 64,
@@ -222,9 +220,8 @@ fn a_longer_test_never_changes_a_shorter_one() {
             rope.frequencies(64, test_len as f64)
                 .expect("a resolved scaling")
         };
-        let first = of(128);
-        of(4096);
-        assert_eq!(of(128), first);
+        let of = |test_len| with(json!("auto"), test_len);
+        assert_eq!(of(128), with(json!(2.0), 128));
         let attention = if kind == "yarn" {
             0.1 * 2f64.ln() + 1.0
         } else {
