@@ -125,8 +125,8 @@ fn introduction(records: &[RunRecord], halves: &[RunRecord], [near, far]: [usize
          A kind's row is its default configuration; \
          rows below it are other configurations, named by their whole difference from the \
          defaults. `-`: not measured, or no default to measure. A kind that only changes the \
-         test was measured on weights trained as another one, which its row names; its section \
-         has all that was tested so.\n\n| kind | what it \
+         test was measured on weights trained as another kind, named in its row; its section \
+         lists every such test.\n\n| kind | what it \
          does | hooks | perplexity at {near} | at {far} | rate |\n|---|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
         SHAPE.d_model,
@@ -450,7 +450,7 @@ fn properties(facts: &Facts) -> String {
         (
             facts.relative,
             "position enters only as the distance between query and key",
-            "position enters not only as the distance between query and key",
+            "not only the distance between query and key matters",
         ),
         (facts.by_distance, "works with `randomized_distances`", ""),
         (facts.reads_length, "reads the length of the sequence", ""),

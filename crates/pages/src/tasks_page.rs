@@ -22,7 +22,9 @@ pub fn page() -> Result<String, Failure> {
         "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. All other keys \
          may be left out; each task\nlists its own. The unit of lengths and the first metric of a \
          report are those of the\ndefaults. *Held out* says how test questions are kept out of \
-         training\n([evaluation](evaluation.md#what-is-measured)).\n"
+         training\n([evaluation](evaluation.md#what-is-measured)): by choices, a fixed quarter of \
+         the draws that\nmake a question; by hash, a quarter of the questions by their hash, where \
+         different draws can\nmake the same question.\n"
     );
     for info in TaskConfig::kinds() {
         let config = TaskConfig::default_of(info.kind)

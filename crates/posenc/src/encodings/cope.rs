@@ -30,7 +30,8 @@ use smart_default::SmartDefault;
 #[non_exhaustive]
 pub struct CopeConfig {
     /// Number of trained positions, 2 to 1000000; the training length, but at most 64, unless
-    /// given. Trained at 64 bytes, 64 fail past the training length and 32 hold (experiment 002).
+    /// given. Trained at 64 bytes, a table of 64 fails past that and one of 32 holds (experiment
+    /// 002).
     pub max_position: Option<usize>,
     /// Whether gates see logits after their division by sqrt(head_dim).
     #[default = true]

@@ -91,8 +91,8 @@ impl EncodingSpec for ShiftedConfig {
         summary: "rotary attention that reads far pairs by the distances that training saw most",
         formula: "RoPE by d for d < S, else by d - S + W",
         source: "An et al. 2024, STRING, arXiv 2410.18745",
-        deviations: "W defaults to half of S where 128, the authors' value, is more. Decoding as \
-                     in the authors' code; its prefill counts distance S twice, once in the \
+        deviations: "W defaults to 128, the authors' value, or half of S if less. Decoding as in \
+                     the authors' code; its prefill counts distance S twice, once in the \
                      window and once beyond it",
     };
 

@@ -5,8 +5,7 @@
 //! With `distinct = true` no symbol occurs twice in a string, so that lengths are at most the
 //! alphabet.
 //!
-//! Held out: nothing, so that the rows of the first release stay; distinct symbols by choices (the
-//! string itself).
+//! Held out: nothing, as in the earliest records; distinct symbols by choices (the string itself).
 //!
 //! Sources: the copy tasks of Kazemnejad et al. 2023 (arXiv 2305.19466) and Jelassi et al. 2024
 //! (arXiv 2402.01032); the alphabet is a parameter here (16 unless set; 2 in DeepMind's string
@@ -20,7 +19,7 @@ use smart_default::SmartDefault;
 
 fn rule(alphabet: u64, distinct: bool) -> StringRule {
     StringRule {
-        // Plain rows are those of the first release, which published numbers rest on.
+        // Plain rows are those of the earliest records, which published numbers rest on.
         held_out: if distinct {
             HeldOut::ByChoices
         } else {

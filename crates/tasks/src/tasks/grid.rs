@@ -5,10 +5,10 @@
 //! `answer = "flood"` `BOS a a b a SEP | # # b # EOS` (all cells of the first cell's symbol that
 //! are joined to it by their sides become `#`), and with `answer = "cell"` `BOS a a b a 1 0 SEP | b
 //! EOS` (row 1, column 0, counted from 0). Length n is the side, so the grid has n * n symbols; a
-//! cell's row and column have as many decimal digits each as n has. The
-//! model reads the grid as one line. Where a row ends it must learn, or read from an encoding of
-//! two axes. The task gives every token a row and a column, as if written on squared paper: BOS in
-//! row 0, the grid from row 1 on, the question's digits and SEP in the next row, the answer below.
+//! cell's row and column have as many decimal digits each as n has. The model reads the grid as one
+//! line. It must learn where rows end, or read it from an encoding of two axes. The task gives
+//! every token a row and a column, as if written on squared paper: BOS in row 0, the grid from row
+//! 1 on, the question's digits and SEP in the next row, the answer below.
 //!
 //! Held out: by choices (grid and cell).
 //!

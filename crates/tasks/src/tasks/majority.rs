@@ -4,9 +4,8 @@
 //! number of zeros is uniform, so that near-ties are as rare as clear majorities. The answer to a
 //! tie of bits is 0, which at even lengths makes 0 the answer of more than half of the rows;
 //! balanced strings have no ties. With `alphabet` above 2 strings are uniform among those without a
-//! tie. With `interleaved = 3` a row holds three strings, of which the first symbols come first,
-//! then the second ones, and the answer has one symbol for each string. Length n is that of a
-//! string.
+//! tie. With `interleaved = 3` a row holds three strings, one symbol of each in turn, and the
+//! answer has one symbol for each string. Length n is that of a string.
 //!
 //! Held out: by choices (the string itself) where bits are uniform; else by hash, because several
 //! draws make one string.

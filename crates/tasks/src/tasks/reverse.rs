@@ -2,7 +2,7 @@
 //!
 //! Example (2 symbols): `BOS 0 1 1 SEP | 1 1 0 EOS`.
 //!
-//! Held out: nothing, so that the rows of the first release stay.
+//! Held out: nothing, as in the earliest records.
 //!
 //! Sources: reverse string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there) and the reverse
 //! tasks of Kazemnejad et al. 2023 (arXiv 2305.19466); the alphabet is a parameter here (16 unless
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 fn rule(alphabet: u64) -> StringRule {
-    // Not kept held_out: the rows of the first release, which published numbers rest on.
+    // Not held out: the rows of the earliest records, which published numbers rest on.
     StringRule {
         held_out: HeldOut::No,
         ..StringRule::new("reverse", alphabet, |w| w.iter().rev().copied().collect())

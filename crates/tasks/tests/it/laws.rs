@@ -195,7 +195,7 @@ fn test_sets_do_not_depend_on_grouping_and_follow_the_evaluation_seed() {
 
 #[test]
 fn nothing_tested_is_trained_on() {
-    // copy and reverse keep the rows of the first release, which are not kept apart.
+    // copy and reverse keep the rows of the earliest records, which hold nothing out.
     let first = ["kind = \"copy\"", "kind = \"reverse\""];
     for table in tables()
         .into_iter()

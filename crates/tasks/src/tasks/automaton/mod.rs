@@ -14,8 +14,8 @@
 //! is.
 //!
 //! Held out: by choices (the number of the word) where an answer has at least twice as many words
-//! as there are test rows; where it has fewer, its words are trained on and tested. Where it has
-//! more than 2^53, the first choice is held out, and words repeat practically never.
+//! as there are test rows; where it has fewer, its words are trained on and tested. With more than
+//! 2^53 the first choice is held out; words practically never repeat.
 //!
 //! Source: the languages are those of formal-language studies: Tomita 1982, whose third is here as
 //! in the code of Weiss et al. 2018 (an odd run of 0 anywhere after an odd run of 1 is rejected);
