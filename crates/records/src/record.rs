@@ -279,10 +279,15 @@ impl RunRecord {
             .map(|label| text::name(&label.text, 40))
             .collect();
         format!(
-            "{}: {}, seed {} ({})",
+            "{}: {}, seed {}{} ({})",
             text::name(&self.experiment, 40),
             labels.join(", "),
             self.seed,
+            match &self.half_of {
+                _ if self.is_of_sweep() => ", selection",
+                Some(_) => ", half of the steps",
+                None => "",
+            },
             match &self.evaluation_of {
                 None => text::name(&self.run_id, 40),
                 Some(run) => format!(

@@ -11,10 +11,17 @@ use records::stats::Estimate;
 /// there is nothing to choose from, where all are at chance, and where the first ones print the
 /// same mean.
 pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
-    let (metric, at_len) = (setting.lead(), setting.length(len));
+    let metric = setting.lead();
     // Nothing is said of methods that have not converged, so they are not rivals either.
     let methods = setting.methods.iter();
     let points: Vec<Point> = methods.map(|m| setting.score(m, metric, len)).collect();
+    let tested = points.iter().filter(|point| !point.is_untested()).count();
+    let at_len = match points.len() {
+        all if tested < all => {
+            format!("{} ({tested} of {all} methods tested)", setting.length(len))
+        }
+        _ => setting.length(len),
+    };
     let numbered = points.iter().enumerate();
     let mut rows: Vec<(usize, Estimate)> = numbered
         .filter_map(|(i, p)| Some((i, p.estimate?)))
@@ -24,16 +31,9 @@ pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
     let text = |at: usize| point_text(metric, &points[at]);
     let number = |value: f64| metric::number(value, metric::decimals(metric, value));
     match rows[..] {
-        _ if setting.methods.len() < 2 => return String::new(),
-        [] => return String::new(),
+        _ if setting.methods.len() < 2 || rows.is_empty() => return String::new(),
         [(only, _)] => {
-            let others = setting.methods.iter().enumerate();
-            let mut others = others.filter(|(at, _)| *at != only);
-            let is_unlearned = |m| matches!(setting.converged(m), InLength::Unconverged(_));
-            let why = match others.all(|(_, m)| is_unlearned(m)) {
-                true => "no other method has learned the task in length",
-                false => "no other method has a score there",
-            };
+            let why = why_alone(setting, only);
             return format!(". At {at_len} {} has {}; {why}", name(only), text(only));
         }
         _ => {}
@@ -73,6 +73,17 @@ pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
         name(first),
         text(first)
     )
+}
+
+/// Why only one method has a score.
+fn why_alone(setting: &Setting<'_>, only: usize) -> &'static str {
+    let others = setting.methods.iter().enumerate();
+    let mut others = others.filter(|(at, _)| *at != only);
+    let is_unlearned = |m| matches!(setting.converged(m), InLength::Unconverged(_));
+    match others.all(|(_, m)| is_unlearned(m)) {
+        true => "no other method has learned the task in length",
+        false => "no other method has a score there",
+    }
 }
 
 /// Which end of a metric is its best.

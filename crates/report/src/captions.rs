@@ -49,7 +49,7 @@ pub(super) fn seeds_notes(setting: &Setting<'_>, metric: &str) -> String {
     match setting.seeds() {
         (1, 1) => String::new(),
         _ => format!(
-            " Mean {}; k/N: only k of N seeds gave a number.",
+            " Mean {}; k/N: only k of N seeds have a number.",
             interval_text(metric)
         ),
     }

@@ -64,9 +64,10 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
     let corpus = each(&|r| {
         let c = r.task.corpus.as_ref()?;
         Some(format!(
-            "{}: {} files, {} bytes to train on, {} to test on, blake3 {}",
+            "{}: {} file{}, {} bytes to train on, {} to test on, blake3 {}",
             c.source,
             thousands(c.files as u64),
+            if c.files == 1 { "" } else { "s" },
             thousands(c.train_bytes),
             thousands(c.valid_bytes),
             c.blake3
@@ -84,6 +85,13 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
             "{tokens} {unit}{bytes} of the validation split, each once at every length"
         ))
     });
+    let with_scored = records.iter().filter(|r| r.task.scored.is_some());
+    let kinds: BTreeSet<&String> = with_scored.map(|r| &r.task.kind).collect();
+    let mut of_kinds = records.iter().filter(|r| kinds.contains(&r.task.kind));
+    let scored = match of_kinds.any(|r| r.task.scored.is_none()) {
+        true => format!("{scored}; not recorded for the other runs"),
+        false => scored,
+    };
     let rows = [
         ("experiments", list(&experiments, 6)),
         (

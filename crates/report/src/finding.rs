@@ -24,7 +24,10 @@ pub(super) fn caveats(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<String> {
         .into_iter()
         .chain(setting.learning_note())
         .chain(denominators::finding(setting));
-    all.collect()
+    let without = spec.baseline.as_deref().filter(|_| base.is_none());
+    let without =
+        without.map(|name| format!("No method here is named \"{name}\": no differences."));
+    without.into_iter().chain(all).collect()
 }
 
 /// Methods of which not every seed has learned the task in length, with the scores that show it.
@@ -72,6 +75,8 @@ struct Reached<'s> {
     name: String,
     /// The longest test length, 0 for none past training.
     len: usize,
+    /// Whether it was tested at no longer length.
+    is_bound: bool,
 }
 
 /// Which methods keep their in-length score, and how far.
@@ -95,6 +100,7 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
                 method,
                 name,
                 len: reach.test_len.unwrap_or(0),
+                is_bound: reach.is_longest,
             });
         }
     }
@@ -203,6 +209,17 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
             let to = times(*len as f64 / train);
             format!(". Next {verb} {}, up to {to}", several(&names))
         }
+    };
+    // They may hold further than the next one.
+    let next_len = next.map_or(0, |next| next.len);
+    let unknown = reached.iter().filter(|r| r.is_bound && r.len < next_len);
+    let unknown: Vec<String> = unknown.map(|r| r.method.title.clone()).collect();
+    let tail = match unknown.as_slice() {
+        [] => tail,
+        names => format!(
+            "{tail}. Others hold as far as they were tested: {}",
+            several(names)
+        ),
     };
     let leading: Vec<&Method> = tied.map(|r| r.method).collect();
     let next = next.filter(|next| next.len > 0).map(|next| next.method);

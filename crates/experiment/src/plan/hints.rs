@@ -105,6 +105,16 @@ pub fn of_other_tasks(name: &str, kind: &str) -> Option<String> {
     of_kinds(name, kind, TaskConfig::KINDS, known_keys::<TaskConfig>)
 }
 
+/// Which encodings have a key that the encoding `kind` lacks.
+pub fn of_other_encodings(name: &str, kind: &str) -> Option<String> {
+    of_kinds(
+        name,
+        kind,
+        EncodingConfig::KINDS,
+        known_keys::<EncodingConfig>,
+    )
+}
+
 fn of_kinds(
     name: &str,
     kind: &str,

@@ -1,6 +1,6 @@
 //! Sweeps over the base of the rotary angles.
 
-use super::groups::TRAINED;
+use super::naming::{Named, is_base};
 use super::setting::{Method, Setting};
 use crate::record::{RunRecord, encoding_fact};
 use crate::spec::{Spec, canonical_text};
@@ -80,7 +80,7 @@ pub fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
         let at = at.unwrap_or_else(|| {
             let sweep = BaseSweep {
                 key: key.to_owned(),
-                name: name_without(run, key, &method.variant),
+                name: name_without(&group.named, method),
                 rows: Vec::new(),
             };
             sweeps.push((identity, sweep));
@@ -109,13 +109,12 @@ pub fn base_text(base: f64) -> String {
     }
 }
 
-/// The labels but the base, and the variant unless it is the trained encoding.
-fn name_without(run: &RunRecord, key: &str, variant: &str) -> String {
-    let others = run.labels.iter().filter(|l| l.key != key);
-    let others: Vec<&str> = others.map(|l| l.text.as_str()).collect();
-    let others = Some(others.join(", ")).filter(|text| !text.is_empty());
-    let variant = (variant != TRAINED).then(|| variant.to_owned());
-    let parts: Vec<String> = others.into_iter().chain(variant).collect();
+/// The title but the base: other labels, and the variant unless it is the trained encoding.
+fn name_without(named: &Named, method: &Method) -> String {
+    let variant = method.title.strip_prefix(named.title.as_str());
+    let variant = variant.unwrap_or_default().trim_start_matches(" + ");
+    let parts = [named.besides_base.as_str(), variant];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(" + ")
 }
 
@@ -143,7 +142,7 @@ fn without_base(spec: &Spec, key: &str) -> String {
 }
 
 fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
-    let mut bases = run.labels.iter().filter(|l| l.key.ends_with(".base"));
+    let mut bases = run.labels.iter().filter(|l| is_base(l));
     bases.find_map(|l| {
         let base = l.value.as_f64().or_else(|| l.text.parse().ok())?;
         Some((l.key.as_str(), base))

@@ -21,6 +21,8 @@ pub struct Named {
     pub title: String,
     /// What the title is made of, uncut: the words of each label.
     pub parts: Vec<String>,
+    /// The title without the base of the rotary angles, for a sweep over it.
+    pub besides_base: String,
     /// What follows the title where labels are equal: ` [train.lr = 0.01]`, or nothing.
     pub apart: String,
 }
@@ -76,7 +78,9 @@ pub fn groups(
         let experiment = several_experiments.then(|| text::name(&first[at].experiment, 60));
         let labels = naming(first[at], &shared);
         let parts = words(&labels, Some((kinds, detail(at))));
+        let besides: Vec<&Label> = labels.iter().copied().filter(|l| !is_base(l)).collect();
         Named {
+            besides_base: with_keys(&besides, Some((kinds, detail(at)))),
             name: name.clone(),
             plain,
             // Names that words do not tell apart are exact.
@@ -139,10 +143,14 @@ pub fn axes(runs: &[&RunRecord]) -> String {
     }
 }
 
-/// Labels of the task that all runs of the setting share: they name the setting, not the method.
+/// Labels of the task and of its training length that all runs of the setting share: they name the
+/// setting, not the method.
 fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)> {
     let of = |run: &'a RunRecord| {
-        let is_of_task = |l: &&Label| l.key == "task" || l.key.starts_with("task.");
+        let is_of_task = |l: &&Label| {
+            let key = l.key.as_str();
+            key.starts_with("task.") || matches!(key, "task" | "train.train_len")
+        };
         let labels = run.labels.iter().filter(is_of_task);
         labels
             .map(|l| (l.key.as_str(), l.text.as_str()))
@@ -166,6 +174,11 @@ fn naming<'r>(run: &'r RunRecord, shared: &BTreeSet<(&str, &str)>) -> Vec<&'r La
     } else {
         own
     }
+}
+
+/// Whether a label is the base of the rotary angles.
+pub(super) fn is_base(label: &Label) -> bool {
+    label.key.ends_with(".base")
 }
 
 fn last(key: &str) -> &str {

@@ -89,21 +89,22 @@ impl Setting<'_> {
     }
 
     /// The one method that is better than chance and than every other, by intervals that share no
-    /// point, if there is one. `points`: one for each method.
+    /// point, if there is one. None where a method was not tested. `points`: one for each method.
     pub fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
         let (numbered, best) = best_of(points, metric);
         let (at, best) = best?;
         let mut rivals = numbered.iter().filter(|(other, _)| *other != at);
         let clear = numbered.len() > 1
             && points[at].is_whole()
+            && !points.iter().any(Point::is_untested)
             && !self.is_at_chance(&self.methods[at], metric, &best)
             && rivals.all(|(_, other)| best.is_separated_from(other));
         clear.then_some(at)
     }
 
     /// Where no method is clearly best: the one with the best mean and those whose intervals touch
-    /// its own. Empty where these are all that have numbers, where an interval is missing, and
-    /// where the best is at chance.
+    /// its own. Empty where these are all that have numbers, where an interval is missing, where a
+    /// method was not tested, and where the best is at chance.
     pub fn near_best(&self, points: &[Point], metric: &str) -> Vec<usize> {
         let (numbered, best) = best_of(points, metric);
         let is_at_chance =
@@ -114,7 +115,8 @@ impl Setting<'_> {
         let is_interval_missing = numbered.iter().any(|(_, e)| e.interval.is_none());
         let near = numbered.iter().filter(|(_, e)| !best.is_separated_from(e));
         let near: Vec<usize> = near.map(|(at, _)| *at).collect();
-        if is_interval_missing || near.len() == numbered.len() {
+        let is_partial = points.iter().any(Point::is_untested);
+        if is_interval_missing || is_partial || near.len() == numbered.len() {
             return Vec::new();
         }
         near

@@ -84,6 +84,11 @@ pub struct Point {
 }
 
 impl Point {
+    /// Whether no run was tested that could have a value.
+    pub fn is_untested(&self) -> bool {
+        self.values.is_empty() && self.absent.iter().all(|absent| absent.is_untested())
+    }
+
     /// Whether every run has a value, of those that learned the task where others are left out.
     pub fn is_whole(&self) -> bool {
         self.estimate.is_some() && self.values.len() == self.runs

@@ -3,6 +3,7 @@
 use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
 use super::judged::judged;
+use super::length::Length;
 use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
@@ -171,13 +172,25 @@ impl<'s> Evaluation<'s, '_> {
         find_method(self.setting, name, self.aliases)
     }
 
-    fn lengths(&self) -> Vec<usize> {
-        let mut lengths: Vec<usize> = self
-            .claim
-            .lengths
-            .iter()
-            .flat_map(|l| tested(*l, self.setting))
-            .collect();
+    /// Whether a method was tested at a length, also where that gave no number.
+    fn is_tested(&self, method: &Method, len: usize) -> bool {
+        let point = self.setting.point(method, &self.claim.metric, len);
+        !point.values.is_empty() || point.absent.iter().any(|a| *a != Absent::Missing)
+    }
+
+    /// The claim's lengths. One such as `>1x` stands for those at which all of these methods were
+    /// tested, or for all if there are none.
+    fn lengths(&self, methods: &[&Method]) -> Vec<usize> {
+        let of = |length: &Length| {
+            let all = tested(*length, self.setting);
+            let is_own = |len: &usize| methods.iter().all(|method| self.is_tested(method, *len));
+            let own: Vec<usize> = all.iter().copied().filter(is_own).collect();
+            match length.may_be_several() && !own.is_empty() {
+                true => own,
+                false => all,
+            }
+        };
+        let mut lengths: Vec<usize> = self.claim.lengths.iter().flat_map(of).collect();
         lengths.sort_unstable();
         lengths.dedup();
         lengths
@@ -198,7 +211,7 @@ impl<'s> Evaluation<'s, '_> {
     /// A comparison of each method and length.
     fn each(&self, of: impl Fn(&Method, usize) -> Comparison) -> Vec<Comparison> {
         self.each_method(|method| {
-            let lengths = self.lengths().into_iter();
+            let lengths = self.lengths(&[method]).into_iter();
             lengths.map(|len| of(method, len)).collect()
         })
     }
@@ -229,7 +242,7 @@ impl<'s> Evaluation<'s, '_> {
                 let what = format!("{a} and {b}");
                 out.push(untested(&what, "both names are of one method"));
             } else if let (Some(a), Some(b)) = (self.find(a), self.find(b)) {
-                let lengths = self.lengths().into_iter();
+                let lengths = self.lengths(&[a, b]).into_iter();
                 let lengths = lengths.filter(|len| !self.is_rival_itself(a, b, *len));
                 out.extend(lengths.map(|len| of(a, b, len)));
             }
@@ -326,9 +339,6 @@ impl<'s> Evaluation<'s, '_> {
 
     fn holds_to(&self, share: f64) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let Some(longest) = self.lengths().last().copied() else {
-            return self.missing_lengths();
-        };
         let kept = |method: &Method, len: usize| {
             self.judge(
                 &[method],
@@ -343,7 +353,9 @@ impl<'s> Evaluation<'s, '_> {
         };
         self.each_method(|method| {
             // Every tested length up to the longest one named, also those between.
+            let longest = self.lengths(&[method]).last().copied().unwrap_or(0);
             let lengths = self.setting.longer().take_while(|&len| len <= longest);
+            let lengths = lengths.filter(|&len| len == longest || self.is_tested(method, len));
             lengths.map(|len| kept(method, len)).collect()
         })
     }
@@ -417,7 +429,7 @@ impl<'s> Evaluation<'s, '_> {
             )
         };
         self.each_method(|method| {
-            let lengths = self.lengths();
+            let lengths = self.lengths(&[method]);
             let pairs = lengths.windows(2);
             pairs.map(|pair| step(method, pair[0], pair[1])).collect()
         })

@@ -5,9 +5,10 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A test length: `512`, a range of them `"51..100"`, or in multiples of the training length `"2x"`,
-/// `">1x"` (every tested one beyond), `">=4x"`, `"<=1x"`, where the upper end of a range counts;
-/// `"in"` is the length at which the in-length score is taken.
+/// A test length: `512`, a range of them `"51..100"`, or in multiples of the training length
+/// `"2x"`, `">1x"` (every one beyond at which the compared methods were tested), `">=4x"`,
+/// `"<=1x"`, where the upper end of a range counts; `"in"` is the length at which the in-length
+/// score is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawLength", into = "RawLength")]
 pub enum Length {
@@ -17,11 +18,12 @@ pub enum Length {
     In,
     /// A multiple of the training length.
     Times(f64),
-    /// Every tested length longer than a multiple of the training length.
+    /// Every length longer than a multiple of the training length that the compared methods were
+    /// tested at.
     Beyond(f64),
-    /// Every tested length of at least a multiple.
+    /// The same of at least a multiple.
     From(f64),
-    /// Every tested length of at most a multiple.
+    /// The same of at most a multiple.
     UpTo(f64),
 }
 

@@ -242,10 +242,10 @@ fn notes(settings: &[&Setting<'_>], seeds: &BTreeSet<usize>) -> String {
         "Group: methods are ranked at each task by the leading metric, averaged over the test \
              lengths past the training length that all of them have, and over all tasks by the mean reciprocal rank \
              (MRR), over the seeds that all of them have at a task ({counts}). {RESAMPLES} bootstraps draw tasks and seeds. P(best): the share of them in which \
-             a method comes first. Group A: the method with the highest MRR, and every method down \
-             to the lowest one by MRR that it does not beat in {} % of them; group B: the same for \
-             the remaining methods, and so on. A method that fewer than half of the seeds learned \
-             comes after all others. Ratios: over the score in length. Intervals: {INTERVAL}{ratios}. \
+             a method comes first. Group A runs from the method with the highest MRR down to the \
+             last, by MRR, that it does not beat in {} % of them; group B: the same for the \
+             remaining methods, and so on. A method most of whose seeds did not learn comes after \
+             all others. Ratios: over the score in length. Intervals: {INTERVAL}{ratios}. \
              ≥: tested at no longer length. 1x: lost at the first longer length.{}",
         100.0 * AHEAD,
         if has_halves {

@@ -1,6 +1,6 @@
 //! How far heads attend, by test length.
 
-use super::shared::{Named, bands, drawn, heading, line, method_names, range};
+use super::shared::{Named, bands, drawn, heading, left_out, line, method_names, range};
 use crate::captions::slug;
 use crate::document::Figure;
 use crate::plot::{LinePlot, Series};
@@ -50,8 +50,9 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, lengths: BTreeSet<usize>) ->
     };
     let caption = format!(
         "Mean attention distance by test length, mean over all heads; {}. Dashed: the training \
-         length.{bands}{note}{shared}",
+         length.{bands}{}{note}{shared}",
         setting.name,
+        left_out(setting, ATTENTION_DISTANCE),
     );
     Figure {
         slug: slug(setting, "attention-distance"),

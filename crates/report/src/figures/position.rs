@@ -15,17 +15,24 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     figure(setting, spec).into_iter().collect()
 }
 
-fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
-    let has = |len: &&usize| {
-        let rows = setting
-            .groups
-            .iter()
-            .flat_map(|g| &g.runs)
-            .flat_map(Run::rows);
-        rows.filter(|(_, row)| row.test_len == **len)
-            .any(|(_, row)| !row.loss_by_position.is_empty())
+/// The longest length that more than half of the runs have losses by position for: a figure of fewer
+/// would leave out most seeds or methods.
+fn length(setting: &Setting<'_>) -> Option<usize> {
+    let runs = || setting.groups.iter().flat_map(|group| &group.runs);
+    let count = |len: &usize| {
+        let here = runs()
+            .flat_map(Run::rows)
+            .filter(|(_, row)| row.test_len == *len);
+        here.filter(|(_, row)| !row.loss_by_position.is_empty())
+            .count()
     };
-    let len = *setting.lengths.iter().rev().find(has)?;
+    let lengths = || setting.lengths.iter();
+    let most = lengths().map(count).max()?;
+    lengths().rfind(|len| 2 * count(len) > most).copied()
+}
+
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
+    let len = length(setting)?;
     let (methods, note) = drawn(setting, spec);
     let (names, shared) = method_names(setting, &methods);
     let mut series = Vec::new();

@@ -124,8 +124,26 @@ pub(super) fn names(setting: &Setting<'_>, lines: &[(usize, &str)]) -> (Vec<Stri
     }
 }
 
+/// The caption's sentence on the points that [`line`] leaves out.
+pub(super) fn left_out(setting: &Setting<'_>, metric: &str) -> &'static str {
+    let points = setting.methods.iter().flat_map(|method| {
+        let lengths = setting.lengths.iter();
+        lengths.map(move |&len| setting.point(method, metric, len))
+    });
+    let mut partly = points.filter(|p| p.estimate.is_some() && is_partly_tested(p));
+    match partly.next() {
+        Some(_) => " Not drawn: lengths at which some seeds of a method were not tested.",
+        None => "",
+    }
+}
+
+fn is_partly_tested(point: &Point) -> bool {
+    point.absent.iter().any(|absent| absent.is_untested())
+}
+
 /// The means of a method with their intervals, where there are any, and the values of its seeds.
-/// `points`: where, in words, and what.
+/// Means over some of its seeds are left out where the others were not tested: the line would show
+/// other seeds, not other scores. `points`: where, in words, and what.
 pub(super) fn line(
     named: &Named<'_>,
     metric: &str,
@@ -139,7 +157,7 @@ pub(super) fn line(
     };
     let mut by_seed: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
     for (x, place, point) in points {
-        let Some(estimate) = point.estimate else {
+        let Some(estimate) = point.estimate.filter(|_| !is_partly_tested(&point)) else {
             continue;
         };
         let n = point.values.len();
@@ -279,7 +297,8 @@ pub(super) fn scores(
         mark_points: true,
         ..LinePlot::default()
     };
-    (plot, format!("{}{bands}", chance.sentence))
+    let left_out = left_out(setting, metric);
+    (plot, format!("{}{bands}{left_out}", chance.sentence))
 }
 
 /// The mean over runs at each x, over the runs that have it, with a band made of their values.

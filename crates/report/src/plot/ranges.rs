@@ -53,19 +53,30 @@ pub(super) fn y_axis(plot: &LinePlot, with_seeds: bool) -> Axis {
         return Axis::linear((0.0, 1.0), 5);
     };
     // The wide interval of few seeds may extend the axis only this far beyond the means.
-    let bands = plot.series.iter().flat_map(|s| &s.band).flatten();
-    let ends = bands.flat_map(|b| [b.0, b.1]).filter(usable);
+    let bands = || plot.series.iter().flat_map(|s| &s.band).flatten();
+    let ends = bands().flat_map(|b| [b.0, b.1]).filter(usable);
     let (band_low, band_high) = extent(ends).unwrap_or((low, high));
+    let held = |low: f64, high: f64| {
+        let all: Vec<_> = bands().filter(|b| usable(&b.0) && usable(&b.1)).collect();
+        let narrowest = all
+            .iter()
+            .min_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
+        let fills = |band: &&(f64, f64)| band.0 < low && band.1 > high;
+        // Bands wider than the axis are left out. If all are, it would show no uncertainty at all.
+        narrowest
+            .filter(|_| all.iter().copied().all(|b| fills(&b)))
+            .map_or((low, high), |band| **band)
+    };
     if plot.log_y {
         let slack = (high / low).powf(0.15).max(1.2);
         let low_end = band_low.clamp(low / slack, low);
         let high_end = band_high.clamp(high, high * slack);
-        return Axis::log((low_end, high_end), 0.04);
+        return Axis::log(held(low_end, high_end), 0.04);
     }
     let slack = 0.25 * (high - low).max(0.02 * high.abs());
     let (low, high) = match plot.y_range {
         Some((a, b)) if low >= a && high <= b => (a, b),
-        _ => (
+        _ => held(
             band_low.clamp(low - slack, low),
             band_high.clamp(high, high + slack),
         ),
@@ -106,4 +117,31 @@ pub(super) fn other_axis(plot: &LinePlot, own: &Axis) -> Option<Axis> {
         0.9 * least
     };
     Some(Axis::log((low, own.high), 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::series::Series;
+    use super::*;
+
+    #[test]
+    fn an_axis_holds_a_band_where_every_band_is_wider_than_it() {
+        let plot = |bands: &[(f64, f64)], log_y| LinePlot {
+            series: vec![Series {
+                points: vec![(8.0, 113.0), (16.0, 116.0)],
+                band: bands.iter().copied().map(Some).collect(),
+                ..Series::default()
+            }],
+            log_y,
+            ..LinePlot::default()
+        };
+        for log_y in [false, true] {
+            let wide = y_axis(&plot(&[(80.0, 150.0), (90.0, 145.0)], log_y), false);
+            assert!(wide.low <= 90.0 && wide.high >= 145.0, "{log_y}");
+            assert!(wide.low > 80.0 && wide.high < 150.0, "{log_y}");
+            // One that fits is enough.
+            let one = y_axis(&plot(&[(112.5, 113.5), (80.0, 150.0)], log_y), false);
+            assert!(one.low > 90.0 && one.high < 145.0, "{log_y}");
+        }
+    }
 }

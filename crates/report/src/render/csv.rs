@@ -222,11 +222,15 @@ pub(crate) fn summaries_csv(
         "seeds_high_95",
         "text_low_95",
         "text_high_95",
+        "bound",
     ];
     let mut rows = Vec::new();
     for setting in settings {
         let base = baseline::baseline(setting, spec);
         for method in &setting.methods {
+            // A reach of a method that was tested at no longer length is a lower bound.
+            let reach = setting.reach(method);
+            let is_bound = reach.is_some_and(|reach| reach.is_longest);
             let mut row = |baseline: &str, quantity: &str, len: String, point: &Point| {
                 let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
                 // Where an interval covers seeds and the text: over each alone.
@@ -259,6 +263,12 @@ pub(crate) fn summaries_csv(
                     part(1),
                     part(2),
                     part(3),
+                    if quantity == "reach" && is_bound {
+                        "at least"
+                    } else {
+                        ""
+                    }
+                    .into(),
                 ]);
             };
             let learned = learned_share(&setting.learned(method));

@@ -65,7 +65,7 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             },
         ),
         notes: format!(
-            "{} {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}{}",
+            "{} {}; k/N: only k of N pairs have a number. - : no seed in common. {UNCONVERGED}{}",
             match metric::scale(metric) {
                 Scale::Linear => "Mean",
                 Scale::Log => "exp of the mean difference in nats, less 1,",

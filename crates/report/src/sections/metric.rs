@@ -19,9 +19,10 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 pub(crate) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     let (ranked, rule) = if setting.seeds().1 > 1 {
         let ranked = " Bold: the best; italic: its interval touches that of the best.";
-        let rule = " Bold: the best of its column, its interval touching no other. Italic, where there is no \
-         such one: the best mean and those whose interval touches that of the best, which a wide \
-         interval does more easily than a narrow one.";
+        let rule = " Bold: the best of its column if every method was tested, its interval touching \
+                    no other. Italic, where there is no such one and not all intervals touch: the \
+                    best mean and those whose interval touches its own, which a wide interval does \
+                    more easily than a narrow one.";
         (ranked, rule)
     } else {
         ("", "")

@@ -79,6 +79,11 @@ fn halves_that_are_scored_on_other_text_are_named() {
         )
     };
     assert!(!page(&all).contains("Runs of half the steps are scored"));
+    let mut titles = all
+        .iter()
+        .filter(|r| r.half_of.is_some())
+        .map(RunRecord::title);
+    assert!(titles.all(|title| title.contains(", half of the steps (")));
     let halves = all.iter_mut().filter(|run| run.half_of.is_some());
     for row in halves.flat_map(|run| &mut run.evals) {
         row.metrics.get_mut("loss_nats").unwrap().n = 5000;
@@ -155,7 +160,7 @@ fn a_method_whose_score_moves_is_still_learning() {
         let cells: Vec<String> = lines
             .next()
             .unwrap()
-            .rsplitn(12, ',')
+            .rsplitn(13, ',')
             .map(String::from)
             .collect();
         cells.into_iter().rev().collect()

@@ -236,3 +236,107 @@ fn a_length_and_a_range_that_ends_there_are_not_compared() {
     assert_eq!(sides.settings[0].lengths_only_first, [64]);
     assert!(!sides.covers_first());
 }
+
+/// As after `longreach eval` of some methods at a longer length.
+fn drop_row(run: &mut RunRecord, len: usize) {
+    run.evals.retain(|row| row.test_len != len);
+}
+
+#[test]
+fn the_best_of_the_methods_tested_is_not_called_the_best_of_all() {
+    let mut records = [copying(), scores(&[("c", &[[1.0, 0.99, 0.97, 0.45]; 3])])].concat();
+    markdown(&records).must_have("At 64 the best exact match is that of a (0.960");
+    for seed in 0..3 {
+        drop_row(of(&mut records, "c", seed), 64);
+    }
+    let page = markdown(&records);
+    page.must_have("At 64 (2 of 3 methods tested) the best exact match is that of a (0.960");
+    let table = cells(&page, "exact_match by test length");
+    assert!(table.iter().all(|row| !row[4].contains('*')), "{table:?}");
+}
+
+#[test]
+fn methods_that_may_hold_further_than_the_next_one_are_named() {
+    let next = [[1.0, 0.99, 0.98, 0.30]; 3];
+    let mut records = [copying(), scores(&[("c", &[[1.0, 0.99, 0.97, 0.95]; 3])])].concat();
+    for (seed, values) in next.iter().enumerate() {
+        let run = of(&mut records, "b", seed as u64);
+        for (len, value) in [8, 16, 32, 64].into_iter().zip(values) {
+            row(run, len).metrics.get_mut("exact_match").unwrap().value = *value;
+        }
+        // Not tested past the training length but at 24.
+        let run = of(&mut records, "c", seed as u64);
+        row(run, 32).test_len = 24;
+        drop_row(run, 64);
+    }
+    let page = markdown(&records);
+    page.must_have("Next is b, up to 2x. Others hold as far as they were tested: c");
+    let file = text(&report(&records, &[], &spec()).unwrap(), "summaries.csv");
+    let bound = |method: &str| {
+        let mut lines = file.lines();
+        let line = lines.find(|line| line.contains(&format!(",{method},,reach,")));
+        line.unwrap().rsplit(',').next().unwrap().to_owned()
+    };
+    assert_eq!(["a", "b", "c"].map(bound), ["at least", "", "at least"]);
+}
+
+#[test]
+fn no_line_joins_a_mean_over_some_seeds_that_were_tested() {
+    let figure = |records: &[RunRecord]| {
+        let made = report(records, &[], &spec()).unwrap();
+        let has_64 = text(&made, "exact-match-by-length.svg").contains(">64<");
+        let not_drawn = "Not drawn: lengths at which some seeds of a method were not tested.";
+        (has_64, text(&made, "report.md").contains(not_drawn))
+    };
+    let mut records = copying();
+    assert_eq!(figure(&records), (true, false));
+    // One that diverged was tested.
+    for method in ["a", "b"] {
+        let run = of(&mut records, method, 0);
+        *row(run, 64) = absent_row("trained", 64, EvalStatus::Diverged, "");
+    }
+    assert_eq!(figure(&records), (true, false));
+    for method in ["a", "b"] {
+        drop_row(of(&mut records, method, 1), 64);
+    }
+    assert_eq!(figure(&records), (false, true));
+}
+
+#[test]
+fn a_claim_is_about_the_lengths_that_its_methods_were_tested_at() {
+    let mut records = copying();
+    for seed in 0..3 {
+        drop_row(of(&mut records, "a", seed), 64);
+    }
+    let past = |kind: &str, methods: Value| json!({ "kind": kind, "methods": methods, "lengths": [">1x"], "value": 0.9 });
+    assert_eq!(
+        verdict(past("above", json!(["a"])), &records),
+        Verdict::Agrees
+    );
+    assert_eq!(
+        verdict(past("holds_to", json!(["a"])), &records),
+        Verdict::Agrees
+    );
+    assert_eq!(
+        verdict(past("above", json!(["b"])), &records),
+        Verdict::Disagrees
+    );
+    // A length that is named must be tested.
+    let named = json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.9 });
+    assert_eq!(verdict(named, &records), Verdict::NotTested);
+}
+
+#[test]
+fn a_baseline_that_a_setting_lacks_is_told() {
+    let mut records = copying();
+    for run in records.iter_mut().filter(|run| run.labels[0].text == "b") {
+        run.task.train_len = 8;
+        run.spec["train"]["train_len"] = json!(8);
+    }
+    let spec = ReportSpec {
+        baseline: Some("a".into()),
+        ..spec()
+    };
+    let page = text(&report(&records, &[], &spec).unwrap(), "report.md");
+    page.must_have("No method here is named \"a\": no differences.");
+}

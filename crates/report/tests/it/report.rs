@@ -120,6 +120,36 @@ fn markdown_of_a_base_sweep() {
     assert!(report.file("base.svg").is_some());
 }
 
+#[test]
+fn a_training_length_that_is_an_axis_names_the_setting_and_no_method() {
+    let mut records = Vec::new();
+    for (train_len, of) in [(64, 1), (32, 2)] {
+        for mut run in base_experiment() {
+            run.run_id = hex(&format!("{of} {}", run.run_id));
+            run.task.train_len = train_len;
+            run.spec["train"]["train_len"] = json!(train_len);
+            let text = train_len.to_string();
+            run.labels.push(Label {
+                key: "train.train_len".into(),
+                text,
+                value: json!(train_len),
+            });
+            let yarn = run.evals.clone();
+            run.evals.extend(yarn.into_iter().map(|row| EvalRow {
+                variant: "yarn".into(),
+                ..row
+            }));
+            describe(&mut run);
+            records.push(run);
+        }
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let page = text(&report, "report.md");
+    assert!(!page.contains(", train_len = "), "{page}");
+    page.must_have("10 methods in 2 settings");
+    page.must_have("model.pe.base of rope + yarn");
+}
+
 /// Seven test lengths with their intervals are wider than a page.
 #[test]
 fn tables_of_many_lengths_have_intervals_below_means() {
@@ -918,7 +948,7 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     assert!(
         text(&report, "summaries.csv")
             .lines()
-            .any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged,,,,"))
+            .any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged,,,,,"))
     );
 }
 
@@ -950,7 +980,7 @@ fn differences_cover_the_text() {
         let summaries = text(&found, "summaries.csv");
         let is_it = |l: &&str| l.contains(",alibi,rope,perplexity difference,64,");
         let line = summaries.lines().find(is_it).unwrap().to_owned();
-        let cells: Vec<Option<f64>> = line.rsplitn(13, ',').map(|c| c.parse().ok()).collect();
+        let cells: Vec<Option<f64>> = line.rsplitn(14, ',').map(|c| c.parse().ok()).collect();
         (
             cells.into_iter().rev().collect::<Vec<_>>(),
             text(&found, "report.md"),
@@ -989,7 +1019,7 @@ fn differences_cover_the_text() {
         (nats(&wide, 5) - mean - both).abs() < 1e-6 && (nats(&wide, 4) - mean + both).abs() < 1e-6
     );
     // Without blocks of both, or with others, seeds are all there is.
-    assert!((nats(&narrow, 5) - mean - over_seeds).abs() < 1e-9 && narrow[9..] == [None; 4]);
+    assert!((nats(&narrow, 5) - mean - over_seeds).abs() < 1e-9 && narrow[9..] == [None; 5]);
     assert!(markdown.contains("95 % CI over seeds and text"));
     // What both methods have in common, block by block, is not part of a difference.
     let (same, _) = of(0.0, [64, 64]);

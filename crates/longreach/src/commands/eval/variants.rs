@@ -4,6 +4,7 @@ use config::diagnostic::{Diagnostic, Location, Problem, TableName};
 use config::diagnostic::{describe_value, deserialize_at, table_without_null, type_name};
 use config::key_path::KeyPath;
 use config::origins::Origins;
+use experiment::plan::hints::of_other_encodings;
 use experiment::plan::variant_rules::{Refusal, Trained, VariantRequest};
 use experiment::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
 use experiment::plan::variation::{applies, changed};
@@ -94,12 +95,16 @@ impl Argument<'_> {
     /// What is wrong with an encoding as it is written, as a config would have it.
     fn misread(&self, mut error: Diagnostic, trained: &str, help: &str) -> Failure {
         error.place = Location::argument(format!("--variant {}", self.0));
-        if let Problem::UnknownKey { table, .. } = &mut error.problem
+        let mut of_others = None;
+        if let Problem::UnknownKey { name, table, .. } = &mut error.problem
             && *table == TableName::Document
         {
             *table = TableName::Named(format!("the trained encoding `{trained}`"));
+            of_others = of_other_encodings(name, trained)
+                .map(|which| format!("{which}; `--where pe=NAME` evaluates runs of one of them"));
         }
-        let help = error.help.take().unwrap_or_else(|| help.to_owned());
+        let own = || error.help.take().unwrap_or_else(|| help.to_owned());
+        let help = of_others.unwrap_or_else(own);
         error.with_help(help).into()
     }
 
