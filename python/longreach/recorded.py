@@ -71,8 +71,19 @@ def read(place, text):
 
 
 def method(record: dict) -> str:
-    """The values on the axes of the experiment: `rope, 10000`."""
-    return ", ".join(label["text"] for label in record["labels"])
+    """The values on the axes of the experiment, named as in `results.csv`: `rope, lr = 0.001`. The
+    task and the training length are among them if they are axes."""
+    keys = [label["key"] for label in record["labels"]]
+    last = [key.rsplit(".", 1)[-1] for key in keys]
+
+    def shown(at: int) -> str:
+        text, value = record["labels"][at]["text"], record["labels"][at]["value"]
+        is_table = any(isinstance(v, dict) for v in (value if isinstance(value, list) else [value]))
+        if is_table or last[at] == "kind" or keys[at] in ("model.pe", "model.positions", "task"):
+            return text
+        return f"{last[at] if last.count(last[at]) == 1 else keys[at]} = {text}"
+
+    return ", ".join(map(shown, range(len(keys))))
 
 
 def methods(records: List[dict]) -> List[str]:

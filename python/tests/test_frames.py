@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 import longreach
-from longreach import call
+from longreach import call, recorded
 
 PANDAS = importlib.util.find_spec("pandas")
 if PANDAS:
@@ -35,6 +35,20 @@ train = { train_len = 4, steps = 4, batch_size = 2 }
 eval = { test_lens = [4, 8, "3..7"] }
 """
 SHORT = {"eval.test_lens": [64, 128], "task.eval_tokens": 2048}
+
+
+class Names(unittest.TestCase):
+    def test_methods_are_named_as_in_results_csv(self):
+        def name(*labels):
+            keys = ("key", "text", "value")
+            return recorded.method({"labels": [dict(zip(keys, label)) for label in labels]})
+
+        rope = ("model.pe", "rope(base=100)", {"kind": "rope", "base": 100})
+        self.assertEqual(name(rope), "rope(base=100)")
+        self.assertEqual(name(rope, ("train.lr", "0.001", 1e-3)), "rope(base=100), lr = 0.001")
+        self.assertEqual(name(("model.pe.base", "100", 100)), "base = 100")
+        two = [("model.pe.parts.0.base", "9", 9), ("model.pe.parts.1.base", "8", 8)]
+        self.assertEqual(name(*two), "model.pe.parts.0.base = 9, model.pe.parts.1.base = 8")
 
 
 class Values(unittest.TestCase):
