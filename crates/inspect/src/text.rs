@@ -231,15 +231,16 @@ fn bounds(out: &mut String, rotary: &Rotary, scaled: bool, inspection: &Inspecti
         number(rotary.attention_factor)
     );
     let longest = number(bounds.longest_wavelength);
+    let plain = if scaled { " without the scaling" } else { "" };
     let beyond = bounds.pairs_beyond_train_len;
     let _ = writeln!(
         out,
-        "longest wavelength {longest} tokens; longer than train_len {train_len}: {beyond} of \
+        "longest wavelength{plain} {longest} tokens; longer than train_len {train_len}: {beyond} of \
          {count} pairs{after}"
     );
     let _ = writeln!(
         out,
-        "critical dimension {} of {}: those before it complete a turn in training",
+        "critical dimension{plain} {} of {}: those before it complete a turn in training",
         bounds.critical_dimension,
         2 * count
     );

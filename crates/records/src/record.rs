@@ -265,6 +265,14 @@ impl RunRecord {
         spec
     }
 
+    /// Whether `train.stop` ended the training before its last step.
+    pub fn is_ended_early(&self) -> bool {
+        let train = self.spec.get("train");
+        let steps = train.and_then(|train| train.get("steps")?.as_u64());
+        let has_stop = train.is_some_and(|train| train.get("stop").is_some());
+        has_stop && steps.is_some_and(|steps| self.train.steps < steps)
+    }
+
     /// Characters of all labels. An axis of fewer values, such as that of a sweep with more seeds
     /// of some methods, has shorter labels for them, which other methods may share.
     pub fn label_chars(&self) -> usize {

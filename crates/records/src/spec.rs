@@ -181,22 +181,65 @@ fn number_text(value: &Value) -> String {
     }
 }
 
+/// The settings that a setting follows from by default, none of one that stands alone.
+fn sources(key: &str) -> &'static [&'static str] {
+    match key {
+        "model.d_ff" => &["model.d_model"],
+        "model.head_dim" => &["model.d_model", "model.n_heads"],
+        "model.vocab_size" => &["task"],
+        "train.seq_len" => &["train.train_len", "task"],
+        "train.warmup_steps" => &["train.steps"],
+        "parameters" | "pe" => &["model", "task"],
+        key if key.starts_with("train.stages.") && key.ends_with(".seq_len") => {
+            &["train.stages", "task"]
+        }
+        _ => &[],
+    }
+}
+
+/// Whether a key is that of a table or of a key below it.
+pub fn is_in(key: &str, table: &str) -> bool {
+    let rest = key.strip_prefix(table);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Before the settings of the run that a training started from.
+const STARTED: &str = "train.start_from.";
+
 /// Whether a setting follows from others by default. Differences are named by such settings last.
 pub fn is_derived(key: &str) -> bool {
-    let key = key.strip_prefix("train.start_from.").unwrap_or(key);
-    let is_stage_length = key.starts_with("train.stages.") && key.ends_with(".seq_len");
-    matches!(key, "model.d_ff" | "model.head_dim" | "model.vocab_size")
-        || matches!(
-            key,
-            "train.seq_len" | "train.warmup_steps" | "parameters" | "pe"
-        )
-        || is_stage_length
+    !sources(key.strip_prefix(STARTED).unwrap_or(key)).is_empty()
+}
+
+/// Whether a setting that differs follows by default from another one of those that differ.
+pub fn follows<'k>(key: &str, differing: impl Iterator<Item = &'k str> + Clone) -> bool {
+    let own = key.strip_prefix(STARTED).unwrap_or(key);
+    sources(own).iter().any(|source| {
+        let mut others = differing.clone().filter(|other| *other != key);
+        others.any(|other| {
+            let other = other.strip_prefix(STARTED).unwrap_or(other);
+            is_in(other, source) && !is_derived(other)
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_setting_follows_from_what_differs_only() {
+        let follows = |key: &str, all: &[&str]| follows(key, all.iter().copied());
+        assert!(follows("model.d_ff", &["model.d_ff", "model.d_model"]));
+        assert!(follows("model.vocab_size", &["task.alphabet"]));
+        assert!(!follows("model.d_ff", &["model.d_ff", "train.lr"]));
+        assert!(!follows(
+            "train.warmup_steps",
+            &["train.warmup_steps", "model.d_model"]
+        ));
+        assert!(!follows("train.lr", &["train.lr", "train.steps"]));
+    }
 
     #[test]
     fn settings_have_the_keys_of_a_config() {

@@ -3,7 +3,7 @@
 use super::captions::{MOST_NAMED, several, words};
 use records::analysis::learned::InLength;
 use records::analysis::point::{Point, point_text};
-use records::analysis::setting::Setting;
+use records::analysis::setting::{Method, Setting};
 use records::metric::{self, better_first};
 use records::stats::Estimate;
 
@@ -15,13 +15,7 @@ pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
     // Nothing is said of methods that have not converged, so they are not rivals either.
     let methods = setting.methods.iter();
     let points: Vec<Point> = methods.map(|m| setting.score(m, metric, len)).collect();
-    let tested = points.iter().filter(|point| !point.is_untested()).count();
-    let at_len = match points.len() {
-        all if tested < all => {
-            format!("{} ({tested} of {all} methods tested)", setting.length(len))
-        }
-        _ => setting.length(len),
-    };
+    let at_len = at(setting, len);
     let numbered = points.iter().enumerate();
     let mut rows: Vec<(usize, Estimate)> = numbered
         .filter_map(|(i, p)| Some((i, p.estimate?)))
@@ -73,6 +67,18 @@ pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
         name(first),
         text(first)
     )
+}
+
+/// A length, and how many methods were tested there if not all were.
+fn at(setting: &Setting<'_>, len: usize) -> String {
+    let is_tested = |m: &&Method| !setting.point(m, setting.lead(), len).is_untested();
+    let tested = setting.methods.iter().filter(is_tested).count();
+    match setting.methods.len() {
+        all if tested < all => {
+            format!("{} ({tested} of {all} methods tested)", setting.length(len))
+        }
+        _ => setting.length(len),
+    }
 }
 
 /// Why only one method has a score.

@@ -80,7 +80,7 @@ pub fn check_threads() -> Result<(), Failure> {
 }
 
 /// The threads that compute: one per core, unless the user set the number.
-fn threads() -> usize {
+pub fn threads() -> usize {
     std::env::var("RAYON_NUM_THREADS")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -81,16 +81,17 @@ pub fn deserialize_at<T: DeserializeOwned>(
     at: &KeyPath,
     origins: &Origins,
 ) -> Result<T, Diagnostic> {
-    let mut table = table.clone();
-    normalise(&mut table);
     let value = if at.is_root() {
         Some(Value::Table(table.clone()))
     } else {
-        at.find(&table).cloned()
+        at.find(table).cloned()
     };
-    let value = value.unwrap_or_else(|| Value::Table(Table::new()));
+    let mut value = value.unwrap_or_else(|| Value::Table(Table::new()));
+    normalise_value(&mut value);
     let read = serde_path_to_error::deserialize(Reader(&value));
     read.map_err(|error| {
+        let mut table = table.clone();
+        normalise(&mut table);
         Refusal {
             path: resolve(&table, at, error.path()),
             table: &table,

@@ -38,8 +38,7 @@ pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
     let (seq_len, rows) = (spec.train.seq_len, spec.train.batch_size);
     let per_token = 6.0 * run.parameters as f64 + 3.0 * attention(spec, seq_len, rows);
-    let longest = run.sizes.seq_lens.iter().copied().max().unwrap_or(1);
-    let eval = run.eval_tokens as f64 * read(spec, run.parameters, longest);
+    let eval = run.eval_tokens as f64 * read_on_average(spec, run);
     run.train_tokens as f64 * per_token + spec.train.steps as f64 * STEP + eval
 }
 
@@ -56,6 +55,17 @@ fn attention(spec: &RunSpec, length: usize, rows: usize) -> f64 {
 fn read(spec: &RunSpec, parameters: u64, length: usize) -> f64 {
     let rows = spec.eval.batch_tokens / length.max(1);
     2.0 * parameters as f64 + 0.5 * attention(spec, length, rows)
+}
+
+/// Operations for each token that the evaluations of a run read, over its test lengths.
+fn read_on_average(spec: &RunSpec, run: &PlannedRun) -> f64 {
+    let (mut operations, mut all) = (0.0, 0.0);
+    for (&length, &rows) in run.sizes.seq_lens.iter().zip(&run.sizes.rows) {
+        let tokens = rows as f64 * length as f64;
+        operations += tokens * read(spec, run.parameters, length);
+        all += tokens;
+    }
+    if all > 0.0 { operations / all } else { 0.0 }
 }
 
 /// Estimated seconds of an evaluation on one CPU process, without decoding: under each variant, one

@@ -40,14 +40,14 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
                 }
             }),
         Problem::UnknownKind { name, table: above } => other_kind(name, above),
-        Problem::MissingKey { name, table } => match kinds(name, table) {
+        Problem::MissingKey { name, table: above } => match kinds(name, above, table) {
             Some((kinds, example)) => {
                 let key = format!("{name} = \"{example}\"");
-                let hint = format!("add `{key}`, or another of them, to {table}");
+                let hint = format!("add `{key}`, or another of them, to {above}");
                 mistake.allowed = Some(kinds.join(", "));
                 Some(hint)
             }
-            None => missing(name, table),
+            None => missing(name, above),
         },
         Problem::WrongType {
             key: TableName::Key(key),
@@ -207,13 +207,20 @@ fn meant_elsewhere(name: &str) -> Option<String> {
     Some(format!("did you mean `{path}`?"))
 }
 
-/// The kinds of a table whose kind is missing, and one of them.
-fn kinds(name: &str, table: &TableName) -> Option<(&'static [&'static str], &'static str)> {
-    let TableName::Key(table) = table else {
+/// The kinds of a table whose kind is missing, and one of them that its other keys fit.
+fn kinds(
+    name: &str,
+    above: &TableName,
+    document: &Table,
+) -> Option<(&'static [&'static str], &'static str)> {
+    let TableName::Key(path) = above else {
         return None;
     };
-    let table = table.to_string();
+    let has = |key: &str| path.child(key).find(document).is_some();
+    let table = path.to_string();
     match name {
+        "by" if table == "task.split" && has("valid_fraction") => Some((Split::KINDS, "range")),
+        "by" if table == "task.split" && has("valid") => Some((Split::KINDS, "files")),
         "by" if table == "task.split" => Some((Split::KINDS, "file")),
         "kind" if table == "task" => Some((TaskConfig::KINDS, "copy")),
         "kind" if table.ends_with("positions") => Some((PositionsConfig::KINDS, "randomized")),

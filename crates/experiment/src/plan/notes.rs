@@ -235,18 +235,43 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
     notes
 }
 
+/// A training that `train.stop` cannot end.
+pub(super) fn unstopped_note(run: &PlannedRun) -> Option<String> {
+    let spec = &run.job.spec;
+    let every = spec.train.stop.as_ref()?.every;
+    let steps = spec.train.steps;
+    (spec.stop_scores() == 0 && run.job.half_of.is_none()).then(|| {
+        let last = if spec.train.stages.is_empty() {
+            ""
+        } else {
+            " of the last stage"
+        };
+        format!(
+            "`train.stop` takes no score: no multiple of every = {every} is a step{last} before \
+             the last one, {steps}, so that training takes all its steps"
+        )
+    })
+}
+
 /// A training under a scaling that does nothing at the training length.
 pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
-    let pe = serde_json::to_value(&run.job.spec.model.pe).ok()?;
+    let model = &run.job.spec.model;
+    let pe = serde_json::to_value(&model.pe).ok()?;
     let scaling = pe.get("scaling")?;
     let kind = scaling.get("kind")?.as_str()?;
-    // Every scaling by a factor of one is the identity.
+    // A scaling by a factor of one is the identity, at longer lengths if it does not read them.
     let is_identity = scaling.get("factor")?.as_f64()? == 1.0;
+    let is_later = model.pe.facts(&model.transformer.shape()).reads_length;
+    let tested = if is_later {
+        ""
+    } else {
+        " and is tested as plain `rope`"
+    };
     is_identity.then(|| {
         format!(
-            "`rope` with the scaling `{kind}` trains the weights of plain `rope` and is tested as \
-             plain `rope`: its factor is 1, as at the training length; a variant with set = {{ \
-             scaling = {{ kind = \"{kind}\" }} }} needs no training"
+            "`rope` with the scaling `{kind}` trains the weights of plain `rope`{tested}: its \
+             factor is 1, as at the training length; a variant with set = {{ scaling = {{ kind = \
+             \"{kind}\" }} }} needs no training"
         )
     })
 }

@@ -7,7 +7,7 @@ use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
     DroppedEncodings, blind_notes, idle_min_len, idle_notes, selection_note, unscaled_logits_note,
-    unscaled_note, untrained_notes,
+    unscaled_note, unstopped_note, untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -287,12 +287,14 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
+        let stops = plan.runs.iter().filter_map(unstopped_note);
         let scalings = plan.runs.iter().filter_map(unscaled_note);
         let logits = plan.runs.iter().filter_map(unscaled_logits_note);
         let models = plan.runs.iter().map(|run| &run.job.spec.model);
         let layers = models.flat_map(|model| model.pe.idle(model.transformer.shape().n_layers));
         let untrained = plan.runs.iter().flat_map(untrained_notes);
-        for note in scalings.chain(logits).chain(layers).chain(untrained) {
+        let all = stops.chain(scalings).chain(logits).chain(layers);
+        for note in all.chain(untrained) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

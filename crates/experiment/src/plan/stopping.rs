@@ -5,7 +5,7 @@ use super::ranges::whole;
 use super::task::check_drawn;
 use crate::spec::scores::metric_names;
 use crate::spec::test_lens::{TestLen, draws_lengths};
-use crate::spec::{EvalSpec, RunSpec, StopSpec, TestLens, VariantSpec};
+use crate::spec::{EvalSpec, RunSpec, Stage, StopSpec, TestLens, VariantSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use posenc::EncodingConfig;
@@ -18,10 +18,18 @@ impl RunSpec {
     /// what is evaluated has its encoding.
     pub fn may_stop_after(&self, step: u64) -> bool {
         let train = &self.train;
-        let earlier = train.stages.split_last().map_or(&[][..], |(_, rest)| rest);
-        let begun: u64 = earlier.iter().map(|stage| stage.steps).sum();
         let due = |stop: &StopSpec| step.is_multiple_of(stop.every);
-        step > begun && step < train.steps && train.stop.as_ref().is_some_and(due)
+        step > last_stage(&train.stages)
+            && step < train.steps
+            && train.stop.as_ref().is_some_and(due)
+    }
+
+    /// How many scores `train.stop` takes at most.
+    pub fn stop_scores(&self) -> u64 {
+        let train = &self.train;
+        train.stop.as_ref().map_or(0, |stop| {
+            (train.steps - 1) / stop.every - last_stage(&train.stages) / stop.every
+        })
     }
 
     /// The evaluation that `train.stop` decides by.
@@ -49,15 +57,21 @@ impl RunSpec {
     }
 }
 
+/// The steps before the last stage.
+fn last_stage(stages: &[Stage]) -> u64 {
+    let earlier = stages.split_last().map_or(&[][..], |(_, rest)| rest);
+    earlier.iter().map(|stage| stage.steps).sum()
+}
+
 /// Tokens that the scores of `train.stop` read, at most: the training may end before.
 pub(super) fn tokens(spec: &RunSpec, task: &dyn Task) -> u64 {
-    let (Some(stop), Some(eval)) = (&spec.train.stop, spec.stop_eval()) else {
+    let Some(eval) = spec.stop_eval() else {
         return 0;
     };
     let shape = spec.model.transformer.shape();
     let facts = |pe: &EncodingConfig| pe.facts(&shape);
-    let times = (spec.train.steps - 1) / stop.every;
-    eval_tokens(&eval, task, &spec.model.positions, facts).saturating_mul(times)
+    let of_one = eval_tokens(&eval, task, &spec.model.positions, facts);
+    of_one.saturating_mul(spec.stop_scores())
 }
 
 /// The metrics of a task that may end a training.

@@ -147,7 +147,10 @@ fn recorded_run(
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
-    let help = "name a directory with one, such as runs/EXPERIMENT/RUN_ID";
+    let help = match found.is_empty() {
+        true => "train that seed, leave it out of `seeds`, or name a .safetensors file for all",
+        false => "name a directory with one of each seed, or one run for one seed",
+    };
     let names = found.iter().map(|(run, ..)| run.display().to_string());
     let names: Vec<String> = names.take(5).collect();
     let (count, names) = (found.len(), names.join(", "));

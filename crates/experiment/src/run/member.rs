@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
     fn timings(&self) -> Timings {
         Timings {
             device: self.how.device.to_string(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: support::limits::threads(),
             ..Timings::default()
         }
     }

@@ -190,12 +190,12 @@ impl TestLens {
             return Ok(());
         };
         let problem = format!(
-            "is a range, and task `{}` reads its rows from files",
+            "is a range, and task `{}` does not draw the length of each row here",
             task.kind()
         );
         let help = match task.kind() {
             "jsonl" => "task.bucket tests rows of several lengths together",
-            _ => "write single lengths: every window of text has one",
+            _ => "write single lengths",
         };
         let key = format!("test_lens.{index}");
         Err(ConfigError::new(key, range, problem, "whole numbers", help))

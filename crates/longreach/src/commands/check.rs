@@ -7,14 +7,16 @@ use experiment::plan;
 use experiment::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
 use experiment::plan::memory::{self, Memory, MemoryLimit};
 use experiment::plan::planner::{Plan, PlannedRun};
+use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{self, RECORD_FILE, run_dir};
 use experiment::runs_on_disk::integrity::{integrity_notes, unsealed_note};
+use experiment::runs_on_disk::recorded::origin;
 use experiment::runs_on_disk::starts::check_starts;
-use experiment::spec;
+use experiment::spec::{self, LengthCurriculum, RunSpec};
 use records::RunRecord;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use support::console;
 use support::console::{keep_words, table};
 use support::exit::{Exit, Failure};
@@ -78,12 +80,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     } else {
         plan
     };
-    let is_recorded = |run: &PlannedRun| {
-        // As `run` counts: a damaged record is trained again.
-        let directory = run_dir(&arguments.runs, &run.job);
-        recorded.of(run).is_some() || files::recorded(&directory, &run.job).is_some()
-    };
     let of = arguments.device.memory();
+    let limit = limit(arguments.memory_limit, of);
+    let is_recorded =
+        |run: &PlannedRun| recorded.of(run).is_some() || is_whole(run, &arguments.runs, limit);
     check_starts(plan.runs.iter().filter(|run| !is_recorded(run)))?;
     let rows = rows(&plan, of, is_recorded);
     let mut notes = plan.notes.clone();
@@ -165,6 +165,9 @@ pub struct PlanRow {
     /// Whether `train.stop` may end the training before: tokens and time are those of all steps.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub may_end_early: bool,
+    /// Whether rows may be shorter than `train.seq_len`: the tokens trained on are at most these.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub may_be_shorter: bool,
     /// Tokens read in evaluation.
     pub eval_tokens: u64,
     /// Variants evaluated, `trained` first.
@@ -177,6 +180,25 @@ pub struct PlanRow {
     pub evaluations: Vec<PlannedEvaluation>,
     /// Estimated seconds on one CPU process.
     pub estimated_secs: f64,
+}
+
+/// The limit on memory that a sweep would have.
+fn limit(asked: Option<MemoryLimit>, of: Memory) -> MemoryLimit {
+    match (asked, of) {
+        (Some(limit), _) => limit.of(of),
+        (None, Memory::Host) => MemoryLimit::of_machine(1, 0),
+        // The device is not asked here.
+        (None, Memory::Device) => MemoryLimit::host(0),
+    }
+}
+
+/// Whether a run has a record, as `run` counts: a damaged one is trained again, and one that
+/// skipped a length that fits now is evaluated there.
+fn is_whole(run: &PlannedRun, runs: &Path, limit: MemoryLimit) -> bool {
+    let directory = run_dir(runs, &run.job);
+    files::recorded(&directory, &run.job).is_some_and(|record| {
+        !skipped_fits(&record, &run.job.spec, &run.sizes, limit) || origin(&directory).is_some()
+    })
 }
 
 /// What a limit on memory leaves out, in words; runs that differ in nothing but the seed once.
@@ -213,6 +235,13 @@ pub fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
     notes
 }
 
+/// Whether training rows have lengths of their own.
+fn may_be_shorter(spec: &RunSpec) -> bool {
+    let length = spec.train.length;
+    matches!(length, LengthCurriculum::Uniform | LengthCurriculum::Mixed)
+        || spec.task.kind() == "jsonl"
+}
+
 /// The rows of a plan; `is_recorded` returns whether a run is done.
 pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanRow> {
     let row = |part: Part, run: &PlannedRun| PlanRow {
@@ -230,6 +259,7 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         may_end_early: run.job.spec.train.stop.is_some(),
+        may_be_shorter: may_be_shorter(&run.job.spec),
         eval_tokens: run.eval_tokens,
         variants: run
             .job
@@ -321,7 +351,10 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
             row.method.clone(),
             row.seed.to_string(),
             short(row.parameters as f64),
-            most(short(row.train_tokens as f64), row.may_end_early),
+            most(
+                short(row.train_tokens as f64),
+                row.may_end_early || row.may_be_shorter,
+            ),
             most(short(row.eval_tokens as f64), row.may_end_early) + &beside(&row.variants),
             bytes(row.memory_bytes as f64),
             most(duration(row.estimated_secs), row.may_end_early),

@@ -55,7 +55,7 @@ fn check_name(out: &Path) -> Result<(), Failure> {
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
     check_name(out)?;
-    let mut found = find(&arguments.directories, arguments.recursive)?;
+    let mut found = find(&places(&arguments.directories), arguments.recursive)?;
     edit_notes(&found.records, std::iter::empty());
     print_sources(&found.records);
     // No result is among them, and no result is chosen by others.
@@ -64,27 +64,33 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .extract_if(.., |record| record.is_of_sweep())
         .collect();
     let beside = out.with_file_name(SELECTION_FILE);
-    let swept_count = swept.len();
-    if !swept.is_empty() {
-        if *out == beside {
-            let problem = format!("--out {}: selection runs go there", out.display());
-            let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
-            return Err(Failure::config(text));
-        }
-        check_file(&beside, &swept, true)?;
+    if !swept.is_empty() && *out == beside {
+        let problem = format!("--out {}: selection runs go there", out.display());
+        let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
+        return Err(Failure::config(text));
     }
+    let kept = kept_beside(&beside, &swept)?;
+    let (swept_count, kept_count) = (swept.len(), kept.len());
+    let swept: Vec<RunRecord> = swept.into_iter().chain(kept).collect();
     let bins = arguments.bins.map(usize::from);
-    if found.records.is_empty() && !swept.is_empty() {
-        return gather_sweep(found, swept, &beside, bins);
+    let of_sweep = || match kept_count {
+        0 => count(swept_count, "selection run"),
+        kept => format!(
+            "{}, and {kept} that were there",
+            count(swept_count, "selection run")
+        ),
+    };
+    if found.records.is_empty() && swept_count > 0 {
+        return gather_sweep(found, swept, &beside, bins, &of_sweep());
     }
     if !found.records.is_empty() {
-        check_file(out, &found.records, false)?;
+        check_file(out, &found.records)?;
     }
     console::tell(&format!("writing to {}", out.display()));
     let found = gather_found(found, out, bins).map_err(failure)?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
-    if !swept.is_empty() && out.is_file() {
-        let runs = count(swept.len(), "selection run");
+    if swept_count > 0 && out.is_file() {
+        let runs = of_sweep();
         let swept = Found {
             records: swept,
             ..Found::default()
@@ -121,8 +127,8 @@ fn gather_sweep(
     swept: Vec<RunRecord>,
     path: &Path,
     bins: Option<usize>,
+    runs: &str,
 ) -> Result<Exit, Failure> {
-    let runs = count(swept.len(), "selection run");
     let swept = Found {
         records: swept,
         ..found
@@ -135,16 +141,52 @@ fn gather_sweep(
     Ok(Exit::Done)
 }
 
-/// Refuses to write over records of other experiments, over results where only selection runs
-/// belong, and over a file of something else.
-fn check_file(path: &Path, records: &[RunRecord], only_swept: bool) -> Result<(), Failure> {
+/// The places that are named, and the selection runs beside files of records: results are chosen by
+/// them.
+fn places(named: &[PathBuf]) -> Vec<PathBuf> {
+    let mut places = named.to_vec();
+    for file in named.iter().filter(|place| place.is_file()) {
+        let beside = file.with_file_name(SELECTION_FILE);
+        if beside.is_file() && !places.contains(&beside) {
+            places.push(beside);
+        }
+    }
+    places
+}
+
+/// The selection runs of a file that would be replaced, but those that are written anew: other
+/// results beside it may be chosen by them.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if it holds something else.
+fn kept_beside(path: &Path, swept: &[RunRecord]) -> Result<Vec<RunRecord>, Failure> {
+    if swept.is_empty() || !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let is_ours = |there: &Found| {
+        there.excluded.is_empty() && there.records.iter().all(RunRecord::is_of_sweep)
+    };
+    check_replaced(path, |path| {
+        read_jsonl(path).is_ok_and(|there| is_ours(&there))
+    })?;
+    let there = read_jsonl(path).map_or_else(|_| Vec::new(), |there| there.records);
+    let is_new = |record: &RunRecord| {
+        let same = |new: &RunRecord| {
+            (&new.run_id, &new.experiment) == (&record.run_id, &record.experiment)
+        };
+        swept.iter().any(same)
+    };
+    Ok(there.into_iter().filter(|record| !is_new(record)).collect())
+}
+
+/// Refuses to write over records of other experiments, and over a file of something else.
+fn check_file(path: &Path, records: &[RunRecord]) -> Result<(), Failure> {
     let of = |record: &RunRecord| record.experiment.clone();
     let known: BTreeSet<String> = records.iter().map(of).collect();
     let is_ours = |there: Found| {
-        let is_swept = |record: &RunRecord| !only_swept || record.is_of_sweep();
         let mut records = there.records.iter();
-        there.excluded.is_empty()
-            && records.all(|record| is_swept(record) && known.contains(&record.experiment))
+        there.excluded.is_empty() && records.all(|record| known.contains(&record.experiment))
     };
     check_replaced(path, |path| read_jsonl(path).is_ok_and(is_ours))
 }

@@ -371,6 +371,24 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
         let mut runs = plan["runs"].as_array().unwrap().iter();
         assert!(runs.all(|run| run["recorded"] == true), "{plan}");
     }
+    // Selection runs beside a file of records go along with it.
+    let moved = scratch.directory.path().join("moved/results.jsonl");
+    let arguments = ["--out", moved.to_str().unwrap()];
+    exits(&command("gather", &out, &arguments), 0);
+    let along = moved.with_file_name("selection.jsonl");
+    assert_eq!(read_jsonl(&along).unwrap().records, swept.records);
+    // Those of other results are kept.
+    let others = Scratch::with(&CONFIG.replace("\"chosen\"", "\"others\""));
+    others.trains(&["seeds=[0]", "select.seeds=[9]"]);
+    let mine = out.with_file_name("mine.jsonl");
+    let arguments = ["--out", mine.to_str().unwrap()];
+    let gathered = command("gather", &others.runs().join("others"), &arguments);
+    exits(&gathered, 0);
+    shows(&gathered, ", and 12 that were there");
+    let both = read_jsonl(&beside).unwrap().records;
+    let kept = both.iter().filter(|record| record.experiment == "chosen");
+    assert_eq!((both.len() > 12, kept.count()), (true, 12));
+    std::fs::remove_file(&beside).unwrap();
     // The same again, the results under the name of the sweep, and a file of something else.
     exits(&gather(&out), 0);
     exits(&gather(&beside), 2);

@@ -1,7 +1,7 @@
 //! `train.stop` ends a run that has learned: where scores taken by other means say so, with the bits
 //! of the whole training up to there, and with the same bytes after any stop.
 
-use crate::common::{Scratch, TINY, command, exits, fails, has, lacks, stderr, stdout};
+use crate::common::{Scratch, TINY, command, exits, fails, has, lacks, says, stderr, stdout};
 use experiment::plan;
 use experiment::run::step_scores::check_stop_scores;
 use experiment::spec::{RunSpec, StopSpec};
@@ -241,6 +241,13 @@ fn in_stages_only_the_last_one_is_ended() {
     let spec = &plan.runs[0].job.spec;
     let due: Vec<u64> = (1..=6).filter(|step| spec.may_stop_after(*step)).collect();
     assert_eq!(due, [4, 5]);
+    let stop = "train.stop={metric=\"exact_match\",at_least=1.0,every=3}";
+    let noted = scratch.longreach("check", &[staged[0], staged[1], stop]);
+    exits(&noted, 0);
+    says(
+        &noted,
+        "no multiple of every = 3 is a step of the last stage before the last one, 6",
+    );
 }
 
 #[test]

@@ -31,12 +31,15 @@ impl Setting<'_> {
 
     /// How much the leading score in length moves from half the steps to all, paired by seed: a
     /// difference, or for perplexities the relative change. For a variant, that of the trained
-    /// encoding. Runs that were not trained with half their steps do not count.
+    /// encoding. Runs that were not trained with half their steps do not count, nor do those that
+    /// `train.stop` ended: they took as many steps as their score needed.
     pub fn learning(&self, method: &Method) -> Point {
         let (method, metric) = (self.trained(method), self.lead());
         let runs = self.groups[method.group].runs.iter();
-        let runs: Vec<(&Run<'_>, &RunRecord)> =
-            runs.filter_map(|run| Some((run, run.half?))).collect();
+        let runs: Vec<(&Run<'_>, &RunRecord)> = runs
+            .filter_map(|run| Some((run, run.half?)))
+            .filter(|(run, half)| !run.is_ended_early() && !half.is_ended_early())
+            .collect();
         let pair = |run: &Run<'_>, half: &RunRecord| -> Result<(f64, f64), Absent> {
             let len = self.in_length.ok_or(Absent::Missing)?;
             let all = value_at(run, &method.variant, metric, len)?;

@@ -64,9 +64,12 @@ impl Setting<'_> {
         Some(reach)
     }
 
-    /// Whether all runs that learned the task were tested at a length.
+    /// Whether all runs that learned the task were tested at a length; all runs where none did.
     pub fn is_tested(&self, method: &Method, len: usize) -> bool {
-        let there = self.score(method, self.lead(), len);
+        let there = match self.is_extrapolation_of_unconverged(method, len) {
+            true => self.point(method, self.lead(), len),
+            false => self.score(method, self.lead(), len),
+        };
         !there.absent.iter().any(|absent| absent.is_untested())
     }
 

@@ -2,7 +2,7 @@
 
 use super::groups::Group;
 use crate::record::Selected;
-use crate::spec::{is_derived, settings};
+use crate::spec::{follows, is_in, settings};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +19,25 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
         .filter_map(|group| group.runs.first()?.selected.as_ref()?.chosen())
         .flat_map(|chosen| chosen.values.iter().map(|label| label.key.as_str()))
         .collect();
-    let named: BTreeSet<&str> = groups
-        .iter()
-        .filter_map(|group| group.runs.first())
-        .flat_map(|run| run.labels.iter().map(|label| label.key.as_str()))
-        .collect();
-    let is_below = |key: &str, table: &str| {
-        key.strip_prefix(table)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let is_method = |key: &str| {
-        // What stages and starts do is in the table of methods.
-        let tables = ["model.pe", "eval", "train.start_from", "train.stages"];
-        let known = tables.iter().chain(&named);
-        known.into_iter().any(|table| is_below(key, table)) || is_derived(key)
-    };
+    let first = groups.iter().filter_map(|group| group.runs.first());
+    let labels = first.flat_map(|run| &run.labels);
+    let named: BTreeSet<&str> = labels.map(|label| label.key.as_str()).collect();
     let differs = |key: &str| all.iter().any(|other| other.get(key) != all[0].get(key));
-    let mut keys: Vec<&str> = chosen.iter().copied().collect();
     let known: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
-    let others = known.into_iter().map(String::as_str);
-    keys.extend(others.filter(|key| !chosen.contains(key) && !is_method(key) && differs(key)));
+    let differing = || {
+        known
+            .iter()
+            .map(|key| key.as_str())
+            .filter(|key| differs(key))
+    };
+    // The table of methods has what a training starts from.
+    let tables = ["model.pe", "eval", "train.start_from"];
+    let is_method = |key: &str| {
+        let mut tables = tables.iter().chain(&named);
+        tables.any(|table| is_in(key, table)) || follows(key, differing())
+    };
+    let mut keys: Vec<&str> = chosen.iter().copied().collect();
+    keys.extend(differing().filter(|key| !chosen.contains(key) && !is_method(key)));
     let more = keys.len().saturating_sub(MOST);
     keys.truncate(MOST);
     // What tells equal names apart is in the name already, with its whole key: of a value at the

@@ -101,19 +101,18 @@ fn beside(
     }
     let scores = |len: usize| setting.point(method, &table.metric, len).values;
     let runs = setting.groups[method.group].runs.iter();
+    let final_scores: BTreeMap<u64, f64> = scores(setting.task.train_len).into_iter().collect();
     let stop = |run: &Run<'_>| {
-        let by = run
-            .spec
-            .get("train")?
-            .get("stop")?
-            .get("metric")?
-            .as_str()?;
+        let train = run.spec.get("train")?;
+        let by = train.get("stop")?.get("metric")?.as_str()?;
         let score = run.train.stop_scores.last()?.value?;
-        (by == table.metric).then_some((run.seed, score))
+        (run.is_ended_early() && by == table.metric).then_some(score)
     };
-    let stops = runs.filter_map(stop);
     // A training that its stop did not end learned after the last of its scores, or not at all.
-    let in_length = stops.chain(scores(setting.task.train_len));
+    let in_length = runs.filter_map(|run| {
+        let score = stop(run).or_else(|| final_scores.get(&run.seed).copied())?;
+        Some((run.seed, score))
+    });
     let fit = in_length.filter(|(_, score)| Some(*score) >= table.fitted);
     let fit: BTreeSet<u64> = fit.map(|(seed, _)| seed).collect();
     let all = scores(length.to);

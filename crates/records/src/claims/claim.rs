@@ -167,6 +167,13 @@ impl Claims {
                 let hint = within_text(&number.method);
                 let within = |error: Invalid| error.within(&format!("published.{at}.numbers.{i}"));
                 finite(number.value, &hint).map_err(within)?;
+                let is_share = metric::is_share(&table.metric);
+                let mut all = number.seeds.iter().chain([&number.value]);
+                if let Some(percent) = all.find(|v| is_share && !(0.0..=1.0).contains(*v)) {
+                    let allowed = "shares, from 0 to 1";
+                    let error = Invalid::new("value", *percent, "is no share", allowed, &hint);
+                    return Err(within(error));
+                }
                 number.check_seeds(&hint).map_err(within)?;
                 if !seen.insert((&number.method, number.length)) {
                     let problem = format!("has two numbers at {}", number.length);
@@ -218,15 +225,17 @@ impl Published {
 impl PublishedNumber {
     /// Checks that the number can be the mean of its seeds.
     fn check_seeds(&self, hint: &str) -> Result<(), Invalid> {
-        let (low, high) = super::beside::range(&self.seeds);
-        if self.seeds.is_empty() || (low..=high).contains(&self.value) {
+        if self.seeds.is_empty() {
             return Ok(());
         }
-        let problem = format!(
-            "are from {low} to {high}, and their mean is not {}",
-            self.value
-        );
-        let allowed = "scores whose mean is `value`";
+        let mean = self.seeds.iter().sum::<f64>() / self.seeds.len() as f64;
+        // The value may be rounded to two decimals, or be the mean of scores that were not.
+        let close = 0.0051_f64.max(0.0005 * mean.abs());
+        if (mean - self.value).abs() <= close {
+            return Ok(());
+        }
+        let problem = format!("have the mean {mean:.4}, which is not {}", self.value);
+        let allowed = "scores whose mean is `value`, up to rounding";
         Err(Invalid::new("seeds", "", &problem, allowed, hint))
     }
 }

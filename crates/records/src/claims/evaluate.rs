@@ -1,9 +1,8 @@
 //! Evaluation of claims: each claim becomes comparisons of a number with a bound.
 
 use super::claim::{Claim, Claims, Kind};
-use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
+use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
 use super::judged::judged;
-use super::length::Length;
 use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
@@ -73,7 +72,7 @@ impl Claims {
 }
 
 /// No number; `why` is empty where the records lack the method or the length.
-fn untested(what: &str, why: &str) -> Comparison {
+pub(super) fn untested(what: &str, why: &str) -> Comparison {
     Comparison {
         what: text::name(what, 160),
         words: text::name(what, 160),
@@ -97,9 +96,9 @@ impl Claim {
 }
 
 /// The evaluation of a claim in one setting.
-struct Evaluation<'a, 'r> {
-    setting: &'a Setting<'r>,
-    claim: &'a Claim,
+pub(super) struct Evaluation<'a, 'r> {
+    pub(super) setting: &'a Setting<'r>,
+    pub(super) claim: &'a Claim,
     aliases: &'a BTreeMap<String, Vec<String>>,
 }
 
@@ -172,42 +171,6 @@ impl<'s> Evaluation<'s, '_> {
         find_method(self.setting, name, self.aliases)
     }
 
-    /// Whether a method was tested at a length, also where that gave no number.
-    fn is_tested(&self, method: &Method, len: usize) -> bool {
-        let point = self.setting.point(method, &self.claim.metric, len);
-        !point.values.is_empty() || point.absent.iter().any(|a| *a != Absent::Missing)
-    }
-
-    /// The claim's lengths. One such as `>1x` stands for those at which all of these methods were
-    /// tested, or for all if there are none.
-    fn lengths(&self, methods: &[&Method]) -> Vec<usize> {
-        let of = |length: &Length| {
-            let all = tested(*length, self.setting);
-            let is_own = |len: &usize| methods.iter().all(|method| self.is_tested(method, *len));
-            let own: Vec<usize> = all.iter().copied().filter(is_own).collect();
-            match length.may_be_several() && !own.is_empty() {
-                true => own,
-                false => all,
-            }
-        };
-        let mut lengths: Vec<usize> = self.claim.lengths.iter().flat_map(of).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        lengths
-    }
-
-    /// The claim's lengths that were not tested.
-    fn missing_lengths(&self) -> Vec<Comparison> {
-        let missing = self
-            .claim
-            .lengths
-            .iter()
-            .filter(|l| tested(**l, self.setting).is_empty());
-        missing
-            .map(|l| untested(&format!("length {l}"), ""))
-            .collect()
-    }
-
     /// A comparison of each method and length.
     fn each(&self, of: impl Fn(&Method, usize) -> Comparison) -> Vec<Comparison> {
         self.each_method(|method| {
@@ -276,7 +239,14 @@ impl<'s> Evaluation<'s, '_> {
             let than = than(metric);
             let comparison = self.judge(
                 &[a, b],
-                &|of| format!("{metric} of {} {than} of {} at {len}", of(a), of(b)),
+                &|of| {
+                    format!(
+                        "{metric} of {} {than} of {} at {}",
+                        of(a),
+                        of(b),
+                        self.at(len)
+                    )
+                },
                 (metric::of_difference(metric), self.limit(a, b, len)),
                 &self.setting.difference(a, b, metric, len),
                 needed,
@@ -305,7 +275,14 @@ impl<'s> Evaluation<'s, '_> {
         let metric = &self.claim.metric;
         self.judge(
             &[a, b],
-            &|of| format!("{metric} of {} over that of {} at {len}", of(a), of(b)),
+            &|of| {
+                format!(
+                    "{metric} of {} over that of {} at {}",
+                    of(a),
+                    of(b),
+                    self.at(len)
+                )
+            },
             (metric::RATIO, self.limit(a, b, len)),
             &self.setting.over(a, b, metric, len),
             needed,
@@ -326,8 +303,10 @@ impl<'s> Evaluation<'s, '_> {
                 &|of| {
                     let whose = whose(of);
                     format!(
-                        "{metric} of {} at {len} over that{whose} at {at}",
-                        of(method)
+                        "{metric} of {} at {} over that{whose} at {}",
+                        of(method),
+                        self.at(len),
+                        self.at(at)
                     )
                 },
                 (metric::RATIO, Some(self.worst())),
@@ -344,7 +323,10 @@ impl<'s> Evaluation<'s, '_> {
                 &[method],
                 &|of| {
                     let of = of(method);
-                    format!("share of its in-length {metric} that {of} keeps at {len}")
+                    format!(
+                        "share of its in-length {metric} that {of} keeps at {}",
+                        self.at(len)
+                    )
                 },
                 (metric::RATIO, Some(f64::NEG_INFINITY)),
                 &self.setting.kept_share(method, metric, len),
@@ -377,7 +359,7 @@ impl<'s> Evaluation<'s, '_> {
                 Some(chance) => self.setting.distance(method, metric, len, chance),
             };
             let what = |of: Name| {
-                let score = format!("{metric} of {} at {len}", of(method));
+                let score = format!("{metric} of {} at {}", of(method), self.at(len));
                 let level = |chance| metric::number(chance, metric::decimals(metric, chance));
                 chance.map_or(score.clone(), |chance| {
                     format!("distance of {score} to chance ({})", level(chance))
@@ -421,7 +403,11 @@ impl<'s> Evaluation<'s, '_> {
                 &[method],
                 &|of| {
                     let of = of(method);
-                    format!("{metric} of {of} at {longer} {than} at {shorter}")
+                    format!(
+                        "{metric} of {of} at {} {than} at {}",
+                        self.at(longer),
+                        self.at(shorter)
+                    )
                 },
                 (metric::of_difference(metric), None),
                 &self.setting.step(method, metric, shorter, longer),
@@ -429,7 +415,7 @@ impl<'s> Evaluation<'s, '_> {
             )
         };
         self.each_method(|method| {
-            let lengths = self.lengths(&[method]);
+            let lengths = self.written(&[method]);
             let pairs = lengths.windows(2);
             pairs.map(|pair| step(method, pair[0], pair[1])).collect()
         })

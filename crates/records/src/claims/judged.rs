@@ -12,6 +12,13 @@ pub(super) struct Judged {
     pub is_open: bool,
 }
 
+/// Whether an encoding has no value there. Of seeds that only one of two methods has, there is no
+/// pair.
+fn is_unsupported(point: &Point) -> bool {
+    let mut told = point.absent.iter().filter(|a| **a != Absent::Missing);
+    point.absent.contains(&Absent::Unsupported) && told.all(|a| *a == Absent::Unsupported)
+}
+
 /// `metric`: what the number is. `limit`: what a seed whose score is not finite would make of it,
 /// if that is known. `unconverged`: which methods have not learned their task, where that is why
 /// there is no number.
@@ -38,8 +45,7 @@ pub(super) fn judged(
         ..decided(Verdict::Undecided, why)
     };
     let Some(estimate) = point.estimate else {
-        let is_unsupported = point.absent.iter().all(|a| *a == Absent::Unsupported);
-        return if or_unsupported && is_unsupported {
+        return if or_unsupported && is_unsupported(point) {
             decided(Verdict::Agrees, "no value there".into())
         } else {
             unconverged.map_or_else(|| decided(Verdict::NotTested, "no number".into()), open)

@@ -1,6 +1,6 @@
 //! What claims and published tables name and no record has.
 
-use super::claim::{Claim, Claims, Published};
+use super::claim::{Claim, Claims, Published, PublishedNumber};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task, tested};
 use super::length::Length;
 use crate::analysis::setting::Setting;
@@ -20,12 +20,17 @@ impl Claims {
     /// in the list.
     pub fn unmatched(&self, settings: &[ExperimentSetting<'_>]) -> Vec<(usize, String)> {
         let tables = self.published.iter().enumerate();
-        let found = tables.filter_map(|(at, table)| {
-            let what = match table.lacks(settings, &self.aliases) {
-                Some(lacks) => format!("are compared with nothing: {lacks}"),
-                None => table.unknown_methods(settings, &self.aliases)?,
+        let found = tables.flat_map(|(at, table)| {
+            let of_some = || {
+                let methods = table.unknown_methods(settings, &self.aliases);
+                let lengths = table.untested_lengths(settings, &self.aliases);
+                methods.into_iter().chain(lengths).collect()
             };
-            Some((at, what))
+            let what = match table.lacks(settings, &self.aliases) {
+                Some(lacks) => vec![format!("are compared with nothing: {lacks}")],
+                None => of_some(),
+            };
+            what.into_iter().map(move |what| (at, what))
         });
         found.collect()
     }
@@ -110,12 +115,53 @@ impl Published {
         }
         let ours = |s: &Setting<'_>, length| self.our_length(length, s.task.train_len);
         if !numbers().any(|(s, n)| has_method(s, &n.method) && s.is_tested_at(ours(s, n.length))) {
+            let here = about.first().map_or(0, |s| s.task.train_len);
+            let lengths = self.numbers.iter().map(|number| number.length);
+            let lengths = self.lengths_in_words(lengths, here);
             let tested = tested_lengths(&about);
-            return Some(format!(
-                "not tested at any of its lengths; tested at {tested}"
-            ));
+            return Some(format!("not tested at {lengths}; tested at {tested}"));
         }
         None
+    }
+
+    /// Its lengths, with those that stand for them here.
+    fn lengths_in_words(
+        &self,
+        lengths: impl Iterator<Item = TestLength>,
+        train_len: usize,
+    ) -> String {
+        let words = |length: TestLength| match self.our_length(length, train_len) {
+            ours if ours == length => length.to_string(),
+            ours => format!("{length} ({ours} here)"),
+        };
+        let all: BTreeSet<TestLength> = lengths.collect();
+        let all: Vec<String> = all.into_iter().map(words).collect();
+        text::list(&all, 12)
+    }
+
+    /// Lengths of some of its numbers, of known methods, at which no setting was tested.
+    fn untested_lengths(
+        &self,
+        settings: &[ExperimentSetting<'_>],
+        aliases: &BTreeMap<String, Vec<String>>,
+    ) -> Option<String> {
+        let about = settings.iter().filter(|place| self.is_of(place));
+        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        let is_untested = |number: &&PublishedNumber| {
+            let mut of = about.iter();
+            let mut of = of
+                .by_ref()
+                .filter(|s| find_method(s, &number.method, aliases).is_some());
+            let mut known = of.by_ref().peekable();
+            known.peek().is_some()
+                && known.all(|s| !s.is_tested_at(self.our_length(number.length, s.task.train_len)))
+        };
+        let numbers = self.numbers.iter().filter(is_untested);
+        let here = about.first().map_or(0, |s| s.task.train_len);
+        let lengths = self.lengths_in_words(numbers.map(|number| number.length), here);
+        let tested = tested_lengths(&about);
+        (!lengths.is_empty())
+            .then(|| format!("at {lengths} are compared with nothing; tested at {tested}"))
     }
 
     /// Methods of some of its numbers that no setting has.

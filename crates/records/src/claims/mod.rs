@@ -33,6 +33,7 @@
 //! ```
 
 mod assertions;
+mod at_lengths;
 mod beside;
 mod claim;
 mod correlation;

@@ -73,7 +73,10 @@ impl Needed {
             Needed::Positive(smallest) if high >= 0.0 => Some(smallest),
             _ => None,
         }
-        .map(|smallest| format!("{}{unit}", times * smallest))
+        .map(|smallest| {
+            let rounded = (1e4 * times * smallest).round() / 1e4;
+            format!("{rounded}{unit}")
+        })
     }
 }
 

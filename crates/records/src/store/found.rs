@@ -118,11 +118,13 @@ fn conflicts_text(conflicts: &[Conflict]) -> String {
     lines.push(
         "  = allowed: any number of records of a run, if their weights and scores are equal".into(),
     );
-    lines.push(
-        "  = help: name only one of the two places; `longreach verify` checks a run's directory, \
-         `longreach compare` shows what differs"
+    let is_one_file = |conflict: &Conflict| conflict.places[0].path == conflict.places[1].path;
+    lines.push(match conflicts.iter().all(is_one_file) {
+        true => "  = help: keep one of the two lines in a copy of the file".into(),
+        false => "  = help: name only one of the two places; `longreach verify` checks a run's \
+                  directory, `longreach compare` shows what differs"
             .into(),
-    );
+    });
     lines.join("\n")
 }
 

@@ -2,7 +2,7 @@
 
 use records::analysis::groups::Group;
 use records::record::RunRecord;
-use records::spec::{is_derived, settings};
+use records::spec::{follows, settings};
 use records::text;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +40,8 @@ pub(super) fn config_changes(pairs: &[(&Group<'_>, &Group<'_>)]) -> (usize, Vec<
             None => same,
             Some(before) => before.intersection(&same).cloned().collect(),
         });
-        let is_named = differ.iter().any(|key| !is_derived(key));
-        for key in differ.iter().filter(|key| !(is_named && is_derived(key))) {
+        let all = || differ.iter().map(|key| key.as_str());
+        for key in differ.iter().filter(|key| !follows(key, all())) {
             let value = |side: &BTreeMap<String, String>| {
                 side.get(*key).map(|value| text::name(value, 120))
             };

@@ -148,8 +148,9 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         .map(|(name, m)| format!("{name}: {}", list(m, 8)))
         .collect();
     let what = format!(
-        "Paired by seed, {} at {len}",
-        difference(metric, &base.title)
+        "Paired by seed, {} at {}",
+        difference(metric, &base.title),
+        setting.length(len)
     );
     let end = match len == *longest {
         true => String::new(),

@@ -38,8 +38,13 @@ pub(super) fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
             (Some(bound), _) => format!("at least {bound}"),
             (_, bound) => format!("at most {}", bound.unwrap_or_default()),
         };
+        let task = setting.task;
+        let rows = match stop.get("min_len").and_then(Value::as_u64) {
+            Some(from) => format!("of {from} to {} {}", task.train_len, task.unit),
+            None => "at the training length".to_owned(),
+        };
         rules.insert(format!(
-            "{} was {bound} on selection rows at the training length, measured every {} steps",
+            "{} was {bound} on selection rows {rows}, measured every {} steps",
             text::name(
                 stop.get("metric").and_then(Value::as_str).unwrap_or("?"),
                 40

@@ -187,7 +187,9 @@ fn published_numbers_that_match_nothing_are_told() {
         json!({ "numbers": [{ "method": "x", "length": 32, "value": 1 }] }),
             "none of its methods; the records have a, b, c";
         json!({ "numbers": [{ "method": "a", "length": 33, "value": 1 }] }),
-            "not tested at any of its lengths; tested at 8, 16, 32, 64";
+            "not tested at 33; tested at 8, 16, 32, 64";
+        json!({ "numbers": [{ "method": "a", "length": "501..1000", "value": 1 }], "train_len": 500 }),
+            "not tested at 501..1000 (16..32 here); tested at 8, 16, 32, 64";
     };
     for (more, said) in cases {
         let found = unmatched(more.clone()).unwrap_or_default();
@@ -201,6 +203,15 @@ fn published_numbers_that_match_nothing_are_told() {
     assert_eq!(
         unmatched(part).unwrap(),
         "for \"x\" are compared with nothing; the records have a, b, c"
+    );
+    // Some are at lengths that were not tested.
+    let part = json!({ "numbers": [
+        { "method": "a", "length": 32, "value": 1 }, { "method": "a", "length": 128, "value": 1 },
+        { "method": "b", "length": "17..32", "value": 1 }
+    ] });
+    assert_eq!(
+        unmatched(part).unwrap(),
+        "at 17..32, 128 are compared with nothing; tested at 8, 16, 32, 64"
     );
     let claims = serde_json::from_value(json!({ "published": [
         { "source": "Press et al.", "metric": "x", "numbers": numbers }
@@ -258,6 +269,9 @@ fn published_seeds_stand_beside_ours() {
         let score = json!({ "step": 1, "value": stop });
         run.train.stop_scores = vec![serde_json::from_value(score).unwrap()];
         run.spec["train"]["stop"] = json!({ "metric": "exact_match", "at_least": 1.0, "every": 1 });
+        if stop == 1.0 {
+            run.train.steps /= 2;
+        }
         let train_len = run.task.train_len;
         let in_length = run.evals.iter_mut().find(|row| row.test_len == train_len);
         let metrics = &mut in_length.unwrap().metrics;
@@ -269,6 +283,12 @@ fn published_seeds_stand_beside_ours() {
         (vec![0.95, 0.75], 1, true)
     );
     assert_eq!((found[1].ours.len(), found[1].unfitted), (3, 0));
+    // One that its stop ended counts by that score alone.
+    let ended = records.iter().position(|run| run.labels[0].text == "b");
+    let ended = &mut records[ended.unwrap()];
+    ended.train.steps /= 2;
+    let found = seeds_of(Some(1.0)).beside(&places(&records));
+    assert_eq!((found[1].ours.len(), found[1].unfitted), (2, 1));
     // A stop by another metric says nothing of this one: of a one seed fits at the end.
     for run in &mut records {
         run.spec["train"]["stop"]["metric"] = json!("loss_nats");
@@ -280,6 +300,22 @@ fn published_seeds_stand_beside_ours() {
     wrong.published[1].numbers[0].value = 0.95;
     let error = wrong.check().unwrap_err();
     assert_eq!(error.key, "published.1.numbers.0.seeds");
+    // One that is rounded is none, and a share in percent is.
+    let numbers = |value: f64, seeds: [f64; 3]| {
+        let number = json!({ "method": "a", "length": 32, "value": value, "seeds": seeds });
+        let table = json!({ "source": "s", "metric": "exact_match", "numbers": [number] });
+        let claims: Claims = serde_json::from_value(json!({ "published": [table] })).unwrap();
+        claims.check().map_err(|error| error.key)
+    };
+    assert_eq!(numbers(1.0, [0.9995, 0.9996, 0.9998]), Ok(()));
+    assert_eq!(
+        numbers(0.1, [0.1, 0.1, 0.16]),
+        Err("published.0.numbers.0.seeds".into())
+    );
+    assert_eq!(
+        numbers(99.9, [99.8, 99.9, 100.0]),
+        Err("published.0.numbers.0.value".into())
+    );
     let spec = spec_of(seeds_of(None));
     let page = text(&three(), &spec, "report.md");
     page.must_have("### Published numbers met (1 of 2)");
@@ -546,6 +582,42 @@ fn seeds_that_would_decide_by_hand() {
     let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
     let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
     assert_eq!(outcome(value, &one).power(), None);
+}
+
+#[test]
+fn a_method_without_a_value_loses_whatever_seeds_it_has() {
+    let mut records = three();
+    for row in records
+        .iter_mut()
+        .filter(|r| r.labels[0].text == "b")
+        .flat_map(|r| &mut r.evals)
+    {
+        if row.test_len == 32 {
+            *row = absent_row("trained", 32, EvalStatus::Unsupported, "the table ends");
+        }
+    }
+    let better = json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": [32],
+        "or_unsupported": true });
+    assert_eq!(verdict(better.clone(), &records), Verdict::Agrees);
+    records.retain(|run| run.labels[0].text == "b" || run.seed > 0);
+    assert_eq!(verdict(better, &records), Verdict::Agrees);
+}
+
+#[test]
+fn improvement_goes_from_length_to_length_as_written() {
+    let records = three();
+    let improves =
+        |lengths: Value| json!({ "kind": "improves", "methods": ["b"], "lengths": lengths });
+    assert_eq!(
+        verdict(improves(json!([32, 64])), &records),
+        Verdict::Disagrees
+    );
+    let outcome = outcome(improves(json!([64, 32])), &records);
+    assert_eq!(outcome.verdict, Verdict::Agrees);
+    assert_eq!(
+        outcome.numbers[0].what,
+        "exact_match of b at 32 minus that at 64"
+    );
 }
 
 /// The losses of a and b at three seeds differ by about nothing, then by 0.03.

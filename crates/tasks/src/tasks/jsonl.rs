@@ -177,7 +177,8 @@ impl TaskSpec for JsonlConfig {
 fn no_selection() -> Invalid {
     let hint = "write task.select = [\"select.jsonl\"]: lines of neither the training nor the test \
                 files";
-    let problem = "is missing, and values are chosen on rows that no result is scored on";
+    let problem = "is missing: [select], train.stop and eval.rows = \"selection\" score rows that no \
+                   result is scored on";
     Invalid::new("select", "", problem, "at least one path or glob", hint)
 }
 
@@ -390,6 +391,9 @@ impl Task for JsonlTask {
     }
     fn unit(&self) -> &str {
         self.field.as_deref().unwrap_or(self.tokens.unit())
+    }
+    fn has_rows(&self, length: usize) -> bool {
+        !up_to(&self.train, length).is_empty()
     }
     /// Tokens of the longest row of at most this length.
     fn seq_len(&self, length: usize) -> usize {

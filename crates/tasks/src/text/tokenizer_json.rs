@@ -99,7 +99,6 @@ struct Model {
     #[serde(default)]
     ignore_merges: bool,
     vocab: Value,
-    #[serde(default)]
     merges: Vec<Pair>,
 }
 

@@ -153,6 +153,7 @@ fn batches_are_functions_of_their_arguments() {
     for row in 0..5 {
         assert_eq!(read(&task.test_batch(9, row, 1), 0), read(&whole, row));
     }
+    assert!(task.has_rows(9) && !task.has_rows(0));
     // Longer never takes fewer tokens.
     assert!((1..20).map(|n| task.seq_len(n)).is_sorted());
     assert_eq!(

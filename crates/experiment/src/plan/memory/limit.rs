@@ -38,6 +38,8 @@ pub struct MemoryLimit {
     pub bytes: u64,
     /// Where the tensors are.
     pub memory: Memory,
+    /// Bytes of the limit that something else has, which `bytes` does not hold.
+    pub taken: u64,
 }
 
 impl MemoryLimit {
@@ -47,7 +49,11 @@ impl MemoryLimit {
     /// A limit on the memory of the machine, in bytes.
     pub const fn host(bytes: u64) -> Self {
         let memory = Memory::Host;
-        Self { bytes, memory }
+        Self {
+            bytes,
+            memory,
+            taken: 0,
+        }
     }
 
     /// The same limit on another memory.
@@ -67,23 +73,31 @@ impl MemoryLimit {
 
     /// Why something that needs this many bytes is skipped, if it is.
     pub fn excess(self, needed: u64) -> Option<String> {
+        let beside = match self.taken {
+            0 => String::new(),
+            taken => format!(" beside {} of the training", bytes(taken as f64)),
+        };
         (needed > self.bytes).then(|| {
             format!(
-                "needs about {} of {}, more than the limit of {}",
+                "needs about {} of {}{beside}, more than the limit of {}",
                 bytes(needed as f64),
                 self.memory.words(),
-                bytes(self.bytes as f64)
+                bytes(self.bytes.saturating_add(self.taken) as f64)
             )
         })
     }
 
-    /// What is left of the limit beside something that needs this many bytes.
+    /// What is left of the limit beside a training that needs this many bytes.
     pub fn beside(self, needed: u64) -> Self {
-        let bytes = match self.bytes {
-            u64::MAX => u64::MAX,
-            bytes => bytes.saturating_sub(needed),
-        };
-        Self { bytes, ..self }
+        if self.bytes == u64::MAX {
+            return self;
+        }
+        let taken = needed.min(self.bytes);
+        Self {
+            bytes: self.bytes - taken,
+            taken: self.taken + taken,
+            ..self
+        }
     }
 
     /// The memory of this machine, or of the control groups of this process, less `aside`, divided

@@ -80,6 +80,13 @@ fn hints() {
             with("[{ kind = \"rope\" }, ", "[{ base = 5 }, "),
         ),
         ("a task without a kind", with("kind = \"copy\"\n", "")),
+        (
+            "a split without `by`",
+            with(
+                "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
+                "kind = \"text\"\nsplit = { valid_fraction = 0.2 }",
+            ),
+        ),
         ("one seed for a list", with("lr = 1e-3", "seed = 0")),
         (
             "a key of two sections",
