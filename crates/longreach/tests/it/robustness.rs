@@ -222,6 +222,13 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     // The same limit, the same record; a larger one, the rest of it, from the weights that are
     // there.
     says(&scratch.longreach("run", &limited), "0 to do");
+    let left = |limit: &str| {
+        let limit = ["--json", "--memory-limit", limit];
+        let checked = scratch.longreach("check", &[&lens[..], &limit].concat());
+        let plan: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+        plan["runs"][0]["recorded"] == false
+    };
+    assert_eq!((left("71MiB"), left("none")), (false, true));
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl"))
         .unwrap()
         .modified()
