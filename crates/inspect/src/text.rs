@@ -231,7 +231,7 @@ fn bounds(out: &mut String, rotary: &Rotary, scaled: bool, inspection: &Inspecti
         number(rotary.attention_factor)
     );
     let longest = number(bounds.longest_wavelength);
-    let plain = if scaled { " without the scaling" } else { "" };
+    let plain = if scaled { ", before the scaling:" } else { "" };
     let beyond = bounds.pairs_beyond_train_len;
     let _ = writeln!(
         out,

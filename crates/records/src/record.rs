@@ -270,7 +270,8 @@ impl RunRecord {
         let train = self.spec.get("train");
         let steps = train.and_then(|train| train.get("steps")?.as_u64());
         let has_stop = train.is_some_and(|train| train.get("stop").is_some());
-        has_stop && steps.is_some_and(|steps| self.train.steps < steps)
+        let is_less = steps.is_some_and(|steps| self.train.steps < steps);
+        has_stop && is_less && self.status != RunStatus::Diverged
     }
 
     /// Characters of all labels. An axis of fewer values, such as that of a sweep with more seeds

@@ -210,17 +210,7 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
             format!(". Next {verb} {}, up to {to}", several(&names))
         }
     };
-    // They may hold further than the next one.
-    let next_len = next.map_or(0, |next| next.len);
-    let unknown = reached.iter().filter(|r| r.is_bound && r.len < next_len);
-    let unknown: Vec<String> = unknown.map(|r| r.method.title.clone()).collect();
-    let tail = match unknown.as_slice() {
-        [] => tail,
-        names => format!(
-            "{tail}. Others hold as far as they were tested: {}",
-            several(names)
-        ),
-    };
+    let further = further(setting, reached, next.map_or(0, |next| next.len));
     let leading: Vec<&Method> = tied.map(|r| r.method).collect();
     let next = next.filter(|next| next.len > 0).map(|next| next.method);
     let beaten = beaten(setting, &leading, next);
@@ -236,12 +226,28 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> St
         false => ("at least", "of"),
     };
     format!(
-        "{} {verb} {to}: {whose} {} there is {bound} {} {than} that at {}{tail}{beaten}",
+        "{} {verb} {to}: {whose} {} there is {bound} {} {than} that at {}{tail}{beaten}{further}",
         several(&leaders),
         words(metric),
         kept_percent(metric),
         in_length(setting)
     )
+}
+
+/// Methods behind the next one that may hold further than it: they still hold at the longest length
+/// that they were tested at.
+fn further(setting: &Setting<'_>, reached: &[Reached<'_>], next: usize) -> String {
+    let train = setting.task.train_len.max(1) as f64;
+    let unknown = reached.iter().filter(|r| r.is_bound && r.len < next);
+    let names = unknown.map(|r| {
+        let to = times(r.len as f64 / train);
+        format!("{} (tested to {to})", r.method.title)
+    });
+    let names: Vec<String> = names.collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(". {} may hold further", several(&names)),
+    }
 }
 
 /// The length of the score in length.

@@ -241,14 +241,13 @@ pub(super) fn unstopped_note(run: &PlannedRun) -> Option<String> {
     let every = spec.train.stop.as_ref()?.every;
     let steps = spec.train.steps;
     (spec.stop_scores() == 0 && run.job.half_of.is_none()).then(|| {
-        let last = if spec.train.stages.is_empty() {
-            ""
-        } else {
-            " of the last stage"
+        let place = match spec.train.stages.is_empty() {
+            true => "",
+            false => "in the last stage and ",
         };
         format!(
-            "`train.stop` takes no score: no multiple of every = {every} is a step{last} before \
-             the last one, {steps}, so that training takes all its steps"
+            "`train.stop` takes no score, so that training takes all its steps: no multiple of \
+             every = {every} lies {place}before step {steps}"
         )
     })
 }

@@ -24,7 +24,7 @@ pub(super) fn check_drawn(
     let least = longer.take_while(|length| task.has_rows(*length)).last();
     let least = least.unwrap_or(longest);
     let problem = format!(
-        "draws rows of length {missing}, which task `{}` does not have under its keys",
+        "draws rows of length {missing}, and task `{}` has none under its keys and files",
         task.kind()
     );
     let allowed = if least == longest {

@@ -190,7 +190,7 @@ impl TestLens {
             return Ok(());
         };
         let problem = format!(
-            "is a range, and task `{}` does not draw the length of each row here",
+            "is a range of lengths, and rows of task `{}` have one length here",
             task.kind()
         );
         let help = match task.kind() {

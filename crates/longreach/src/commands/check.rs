@@ -381,6 +381,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
     let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
     let recorded = rows.len() - left.len();
     let early = left.iter().any(|row| row.may_end_early);
+    let shorter = left.iter().any(|row| row.may_be_shorter);
     format!(
         "{}: {} ({} recorded){}\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
          process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
@@ -390,7 +391,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         recorded,
         parts(plan, rows),
         count(left.len(), "run"),
-        most(short(tokens as f64) + " tokens", early),
+        most(short(tokens as f64) + " tokens", early || shorter),
         if early { "at most about" } else { "about" },
         duration(seconds),
         bytes(largest as f64),

@@ -371,7 +371,7 @@ fn runs_without_a_job_are_named_and_places_are_tried_before_any_work() {
 /// Variants with a mistake, and what the message says.
 const VARIANTS: &str = r#"
 scaling={kind="yrn"} -> unknown kind `yrn` in `scaling` | did you mean `yarn`?
-max_position=3 -> unknown key `max_position` of the trained encoding `rope` | `max_position` is a key of | `--where pe=NAME` evaluates
+max_position=3 -> unknown key `max_position` of the trained encoding `rope` | `max_position` is a key of | `--where pe=NAME` evaluates runs of one
 bse=3 -> unknown key `bse` of the trained encoding `rope` | did you mean `base`?
 base="x" -> `base` must be a number | = key: base
 add={kind="alibbi"} -> unknown kind `alibbi` in `add` | did you mean `alibi`?

@@ -246,7 +246,7 @@ fn in_stages_only_the_last_one_is_ended() {
     exits(&noted, 0);
     says(
         &noted,
-        "no multiple of every = 3 is a step of the last stage before the last one, 6",
+        "no multiple of every = 3 lies in the last stage and before step 6",
     );
 }
 

@@ -84,9 +84,10 @@ pub struct Point {
 }
 
 impl Point {
-    /// Whether no run was tested that could have a value.
+    /// Whether no run was tested that has a value.
     pub fn is_untested(&self) -> bool {
-        self.values.is_empty() && self.absent.iter().all(|absent| absent.is_untested())
+        // A run that diverged has no row at lengths that were tested later.
+        self.values.is_empty() && self.absent.iter().any(|absent| absent.is_untested())
     }
 
     /// Whether every run has a value, of those that learned the task where others are left out.

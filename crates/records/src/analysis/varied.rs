@@ -54,7 +54,8 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
             let value = settings.get(*key).or(label.map(|label| &label.text));
             let value = value.map_or("not set", String::as_str);
             let edge = if at_edge.contains(key) { ", edge" } else { "" };
-            let is_whole = groups.iter().any(|group| is_named(group, key));
+            let is_whole =
+                is_in(key, "train.stages") || groups.iter().any(|group| is_named(group, key));
             let last = key.rsplit('.').next().filter(|_| !is_whole);
             format!(
                 "{} = {}{edge}",

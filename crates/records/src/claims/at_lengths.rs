@@ -4,14 +4,14 @@ use super::evaluate::{Evaluation, untested};
 use super::experiment_setting::tested;
 use super::length::Length;
 use super::verdict::Comparison;
-use crate::analysis::point::Absent;
 use crate::analysis::setting::Method;
+use std::collections::BTreeSet;
 
 impl Evaluation<'_, '_> {
-    /// Whether a method was tested at a length, also where that gave no number.
+    /// Whether all runs of a method were tested at a length, also where that gave no number.
     pub(super) fn is_tested(&self, method: &Method, len: usize) -> bool {
-        let point = self.setting.point(method, &self.claim.metric, len);
-        !point.values.is_empty() || point.absent.iter().any(|a| *a != Absent::Missing)
+        let mut runs = self.setting.groups[method.group].runs.iter();
+        runs.all(|run| run.row(&method.variant, len).is_some())
     }
 
     /// A test length, or the range that ends there.
@@ -32,7 +32,8 @@ impl Evaluation<'_, '_> {
             }
         };
         let mut lengths: Vec<usize> = self.claim.lengths.iter().flat_map(of).collect();
-        lengths.dedup();
+        let mut seen = BTreeSet::new();
+        lengths.retain(|length| seen.insert(*length));
         lengths
     }
 
@@ -40,7 +41,6 @@ impl Evaluation<'_, '_> {
     pub(super) fn lengths(&self, methods: &[&Method]) -> Vec<usize> {
         let mut lengths = self.written(methods);
         lengths.sort_unstable();
-        lengths.dedup();
         lengths
     }
 

@@ -168,13 +168,15 @@ impl Claims {
                 let within = |error: Invalid| error.within(&format!("published.{at}.numbers.{i}"));
                 finite(number.value, &hint).map_err(within)?;
                 let is_share = metric::is_share(&table.metric);
-                let mut all = number.seeds.iter().chain([&number.value]);
-                if let Some(percent) = all.find(|v| is_share && !(0.0..=1.0).contains(*v)) {
+                let seeds = number.seeds.iter().map(|seed| ("seeds", seed));
+                let mut all = [("value", &number.value)].into_iter().chain(seeds);
+                let percent = all.find(|(_, v)| is_share && !(0.0..=1.0).contains(*v));
+                if let Some((key, value)) = percent {
                     let allowed = "shares, from 0 to 1";
-                    let error = Invalid::new("value", *percent, "is no share", allowed, &hint);
+                    let error = Invalid::new(key, *value, "is no share", allowed, &hint);
                     return Err(within(error));
                 }
-                number.check_seeds(&hint).map_err(within)?;
+                number.check_seeds(is_share, &hint).map_err(within)?;
                 if !seen.insert((&number.method, number.length)) {
                     let problem = format!("has two numbers at {}", number.length);
                     let method = number.method.as_str();
@@ -224,13 +226,19 @@ impl Published {
 
 impl PublishedNumber {
     /// Checks that the number can be the mean of its seeds.
-    fn check_seeds(&self, hint: &str) -> Result<(), Invalid> {
+    fn check_seeds(&self, is_share: bool, hint: &str) -> Result<(), Invalid> {
         if self.seeds.is_empty() {
             return Ok(());
         }
         let mean = self.seeds.iter().sum::<f64>() / self.seeds.len() as f64;
-        // The value may be rounded to two decimals, or be the mean of scores that were not.
-        let close = 0.0051_f64.max(0.0005 * mean.abs());
+        // The value may be rounded, shares to two decimals at least, or be the mean of scores that
+        // were not.
+        let written = self.value.to_string();
+        let decimals = written
+            .split_once('.')
+            .map_or(0, |(_, digits)| digits.len());
+        let decimals = decimals.clamp(if is_share { 2 } else { 1 }, 9);
+        let close = (0.51 / 10f64.powi(decimals as i32)).max(0.0005 * mean.abs());
         if (mean - self.value).abs() <= close {
             return Ok(());
         }

@@ -15,7 +15,7 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     figure(setting, spec).into_iter().collect()
 }
 
-/// The longest length that more than half of the runs have losses by position for: a figure of fewer
+/// The longest length that has more than half as many losses by position as any: a figure of fewer
 /// would leave out most seeds or methods.
 fn length(setting: &Setting<'_>) -> Option<usize> {
     let runs = || setting.groups.iter().flat_map(|group| &group.runs);

@@ -132,7 +132,7 @@ pub(super) fn left_out(setting: &Setting<'_>, metric: &str) -> &'static str {
     });
     let mut partly = points.filter(|p| p.estimate.is_some() && is_partly_tested(p));
     match partly.next() {
-        Some(_) => " Not drawn: lengths at which some seeds of a method were not tested.",
+        Some(_) => " Not drawn: points for which some seeds of a method were not tested.",
         None => "",
     }
 }

@@ -99,7 +99,7 @@ struct Model {
     #[serde(default)]
     ignore_merges: bool,
     vocab: Value,
-    merges: Vec<Pair>,
+    merges: Option<Vec<Pair>>,
 }
 
 /// A merge, as newer and as older files write it.
@@ -162,7 +162,8 @@ pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
         let (left, right) = pair.names()?;
         Some(((id(left)?, id(right)?), id(&format!("{left}{right}"))?))
     };
-    let merges: Option<Vec<_>> = model.merges.iter().map(merge).collect();
+    let merges = model.merges.ok_or("has no `merges`")?;
+    let merges: Option<Vec<_>> = merges.iter().map(merge).collect();
     let merges = merges.ok_or("has a merge whose tokens are not in its vocabulary")?;
     let size = |id: u32| tokens[id as usize].len();
     let is_whole = |((left, right), token): &Merge| {

@@ -101,10 +101,10 @@ impl Argument<'_> {
         {
             *table = TableName::Named(format!("the trained encoding `{trained}`"));
             of_others = of_other_encodings(name, trained)
-                .map(|which| format!("{which}; `--where pe=NAME` evaluates runs of one of them"));
+                .map(|which| format!("{which} (`--where pe=NAME` evaluates runs of one); "));
         }
-        let own = || error.help.take().unwrap_or_else(|| help.to_owned());
-        let help = of_others.unwrap_or_else(own);
+        let own = error.help.take().filter(|_| of_others.is_none());
+        let help = of_others.unwrap_or_default() + own.as_deref().unwrap_or(help);
         error.with_help(help).into()
     }
 
