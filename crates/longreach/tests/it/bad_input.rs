@@ -154,9 +154,9 @@ task={kind="text",files=["short.txt"],split={by="range",valid_fraction=0.5}} -> 
 /// Lengths of training that a task has no rows of: overrides, separated by a space.
 const UNTRAINABLE: &str = r#"
 task={kind="selective_copy",data=4} train.length="mixed"
-    -> train.min_len | rows of length 1, which task `selective_copy` | allowed: 4 | = 4
+    -> train.min_len | rows of length 1, and task `selective_copy` | allowed: 4 | = 4
 task={kind="dup_key_recall",occurrences=3} train.length="uniform" train.min_len=2
-    -> train.min_len | rows of length 2, which task `dup_key_recall` | from 3 to 4 | = 3
+    -> train.min_len | rows of length 2, and task `dup_key_recall` | from 3 to 4 | = 3
 task={kind="mqar",pairs=1} train.length="staged" train.stages=[{steps=2,train_len=3},{steps=4,train_len=4}]
     -> train.stages.0.train_len | task `mqar` has no rows of | value: 3
 task={kind="flip_flop"} train.length="uniform" -> train.min_len | set train.min_len = 2
