@@ -246,7 +246,7 @@ class Notebook(unittest.TestCase):
     def test_parts_and_ranges_of_lengths_are_told_apart(self):
         frame = self.run_choice()
         parts = frame.groupby("part").method.agg(set).to_dict()
-        sweep = {"rope, 0.0001", "rope, 0.001"}
+        sweep = {"rope, lr = 0.0001", "rope, lr = 0.001"}
         self.assertEqual(parts, {"result": {"rope"}, "half": {"rope"}, "selection": sweep})
         lengths = list(frame[(frame.part == "result") & (frame.metric == "loss_nats")].test_len)
         self.assertEqual(lengths, [4, 8, "3..7"])
