@@ -150,7 +150,7 @@ impl fmt::Display for Refused {
                 "the limit on file sizes is too low (`ulimit -f`): raise it or give another directory"
             }
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-                "give a directory that can be written, or copy what is there to one"
+                "give a writable directory, or copy this one to a writable place"
             }
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
                 "a file is where a directory is to be: move it, or give another directory"

@@ -19,7 +19,7 @@ impl RunSpec {
     pub fn may_stop_after(&self, step: u64) -> bool {
         let train = &self.train;
         let due = |stop: &StopSpec| step.is_multiple_of(stop.every);
-        step > last_stage(&train.stages)
+        step > before_last_stage(&train.stages)
             && step < train.steps
             && train.stop.as_ref().is_some_and(due)
     }
@@ -28,7 +28,7 @@ impl RunSpec {
     pub fn stop_scores(&self) -> u64 {
         let train = &self.train;
         train.stop.as_ref().map_or(0, |stop| {
-            (train.steps - 1) / stop.every - last_stage(&train.stages) / stop.every
+            (train.steps - 1) / stop.every - before_last_stage(&train.stages) / stop.every
         })
     }
 
@@ -58,7 +58,7 @@ impl RunSpec {
 }
 
 /// The steps before the last stage.
-fn last_stage(stages: &[Stage]) -> u64 {
+fn before_last_stage(stages: &[Stage]) -> u64 {
     let earlier = stages.split_last().map_or(&[][..], |(_, rest)| rest);
     earlier.iter().map(|stage| stage.steps).sum()
 }

@@ -1,11 +1,13 @@
 //! `longreach gather`: the records of many runs in one file.
 
+mod selection;
+
 use crate::commands::numbers::whole;
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use crate::commands::replace::check_replaced;
-use records::compare::disagreement;
 use records::store::{SELECTION_FILE, gather_found};
 use records::{Found, RunRecord, StoreError, read_jsonl};
+use selection::{kept_beside, places};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use support::console;
@@ -71,7 +73,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
         return Err(Failure::config(text));
     }
-    let kept = kept_beside(&beside, out, &swept, &found.records)?;
+    let kept = kept_beside(out, &swept, &found.records)?;
     let (swept_count, kept_count) = (swept.len(), kept.len());
     let swept: Vec<RunRecord> = swept.into_iter().chain(kept).collect();
     let bins = arguments.bins.map(usize::from);
@@ -141,83 +143,6 @@ fn gather_sweep(
         "wrote {place}: {runs}; no result is recorded yet\n{read}"
     ));
     Ok(Exit::Done)
-}
-
-/// The places that are named, and the selection runs beside files of records: results are chosen by
-/// them.
-fn places(named: &[PathBuf]) -> Vec<PathBuf> {
-    let mut places = named.to_vec();
-    for place in named {
-        let beside = match place.is_dir() {
-            true if place.join("results.jsonl").is_file() => place.join(SELECTION_FILE),
-            true => continue,
-            false => place.with_file_name(SELECTION_FILE),
-        };
-        if beside.is_file() && !places.contains(&beside) {
-            places.push(beside);
-        }
-    }
-    places
-}
-
-/// The selection runs of a file that would be replaced, but those that are written anew, and those
-/// of the same experiments that no result is chosen by: `results`, or those in other files there.
-///
-/// # Errors
-///
-/// [`Exit::Config`] if it holds something else, [`Exit::Input`] if it has other numbers of a run.
-fn kept_beside(
-    path: &Path,
-    out: &Path,
-    swept: &[RunRecord],
-    results: &[RunRecord],
-) -> Result<Vec<RunRecord>, Failure> {
-    if swept.is_empty() || !path.is_file() {
-        return Ok(Vec::new());
-    }
-    let is_ours = |there: &Found| {
-        there.excluded.is_empty() && there.records.iter().all(RunRecord::is_of_sweep)
-    };
-    check_replaced(path, |path| {
-        read_jsonl(path).is_ok_and(|there| is_ours(&there))
-    })?;
-    let there = read_jsonl(path).map_err(Failure::input)?;
-    let files = path.parent().into_iter().flat_map(std::fs::read_dir);
-    let files = files.flatten().flatten().map(|entry| entry.path());
-    let is_other = |file: &PathBuf| {
-        file.extension().is_some_and(|ending| ending == "jsonl") && file != path && file != out
-    };
-    let others: Vec<RunRecord> = files
-        .filter(is_other)
-        .filter_map(|file| read_jsonl(&file).ok())
-        .flat_map(|there| there.records)
-        .collect();
-    let chosen = results
-        .iter()
-        .chain(&others)
-        .filter_map(|run| run.selected.as_ref());
-    let candidates = chosen.flat_map(|selected| &selected.candidates);
-    let used: BTreeSet<&String> = candidates.flat_map(|candidate| &candidate.runs).collect();
-    let written: BTreeSet<&String> = swept.iter().map(|new| &new.experiment).collect();
-    let mut kept = Vec::new();
-    for record in there.records {
-        let key = |run: &RunRecord| (run.run_id.clone(), run.evaluation_of.clone());
-        let mut same = swept.iter().filter(|new| key(new) == key(&record));
-        if let Some(what) = same.clone().find_map(|new| disagreement(new, &record)) {
-            return Err(Failure::input(format!(
-                "{}: run {} is there with other numbers: they differ in {what}\n  = help: give \
-                 --out in another directory, or move that file",
-                path.display(),
-                record.run_id
-            )));
-        }
-        let run = record.evaluation_of.as_ref().unwrap_or(&record.run_id);
-        let is_new = same.any(|new| new.experiment == record.experiment);
-        if !is_new && (!written.contains(&record.experiment) || used.contains(run)) {
-            kept.push(record);
-        }
-    }
-    Ok(kept)
 }
 
 /// Refuses to write over records of other experiments, and over a file of something else.

@@ -1,8 +1,11 @@
 //! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
 
-use crate::common::{Scratch, command, exits, fails, has, lacks, says, shows, stderr, stdout};
+use crate::common::{
+    Scratch, command, exits, fails, has, lacks, longreach, says, shows, stderr, stdout,
+};
 use experiment::plan;
 use experiment::plan::planner::Plan;
+use records::store::write_jsonl;
 use records::{RunRecord, read_jsonl, read_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -377,17 +380,42 @@ fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
     exits(&command("gather", &out, &arguments), 0);
     let along = moved.with_file_name("selection.jsonl");
     assert_eq!(read_jsonl(&along).unwrap().records, swept.records);
-    // Those of other results are kept.
-    let others = Scratch::with(&CONFIG.replace("\"chosen\"", "\"others\""));
-    others.trains(&["seeds=[0]", "select.seeds=[9]"]);
-    let mine = out.with_file_name("mine.jsonl");
-    let arguments = ["--out", mine.to_str().unwrap()];
-    let gathered = command("gather", &others.runs().join("others"), &arguments);
-    exits(&gathered, 0);
-    shows(&gathered, ", and 12 that were there");
-    let both = read_jsonl(&beside).unwrap().records;
-    let kept = both.iter().filter(|record| record.experiment == "chosen");
-    assert_eq!((both.len() > 12, kept.count()), (true, 12));
+    // Those that other results there are chosen by are kept, also of an experiment of that name.
+    let kept = |name: &str| {
+        let others = Scratch::with(&CONFIG.replace("\"chosen\"", &format!("{name:?}")));
+        others.trains(&["seeds=[0]", "select.seeds=[9]"]);
+        let mut gather = longreach();
+        gather.arg("gather").arg(others.runs().join(name));
+        gather.args(["--out", "mine.jsonl"]);
+        let gathered = gather.current_dir(out.parent().unwrap()).output().unwrap();
+        exits(&gathered, 0);
+        shows(&gathered, ", and 12 that were there");
+        let all = read_jsonl(&beside).unwrap().records;
+        std::fs::remove_file(out.with_file_name("mine.jsonl")).unwrap();
+        std::fs::copy(&along, &beside).unwrap();
+        let is_kept = |record: &&RunRecord| swept.records.contains(*record);
+        (all.len(), all.iter().filter(is_kept).count())
+    };
+    assert_eq!((kept("others"), kept("chosen")), ((18, 12), (18, 12)));
+    // Six new ones. Those that no result is chosen by are of a sweep that was changed.
+    std::fs::write(&out, "").unwrap();
+    let changed = Scratch::with(CONFIG);
+    changed.trains(&["seeds=[0]", "select.seeds=[9]"]);
+    let arguments = ["--out", out.to_str().unwrap()];
+    exits(
+        &command("gather", &changed.runs().join("chosen"), &arguments),
+        0,
+    );
+    assert_eq!(read_jsonl(&beside).unwrap().records.len(), 6);
+    // Other numbers of a run are not written beside it.
+    let mut other = swept.records[0].clone();
+    let rerun = scratch.directory.path().join("rerun.jsonl");
+    other.change(|record| record.evals[0].metrics.get_mut("loss_nats").unwrap().value += 1.0);
+    write_jsonl(&rerun, &[other]).unwrap();
+    std::fs::copy(&along, &beside).unwrap();
+    let refused = command("gather", &rerun, &arguments);
+    fails(&refused, 3, "is there with other numbers");
+    assert_eq!(read_jsonl(&beside).unwrap().records, swept.records);
     std::fs::remove_file(&beside).unwrap();
     // The same again, the results under the name of the sweep, and a file of something else.
     exits(&gather(&out), 0);

@@ -529,3 +529,20 @@ fn a_variant_of_a_formula_has_the_numbers_that_were_trained() {
         assert!(kept(set) > 0, "{set}");
     }
 }
+
+#[test]
+fn a_scaling_that_reads_the_length_is_not_said_to_be_tested_as_plain_rope() {
+    let scratch = Scratch::with(TINY);
+    for (kind, is_plain) in [("linear", true), ("dynamic_ntk", false)] {
+        let axis = format!("axes.\"model.pe\"=[{{kind=\"rope\",scaling={{kind=\"{kind}\"}}}}]");
+        let checked = scratch.longreach("check", &[&axis, "eval.variants=[]"]);
+        exits(&checked, 0);
+        let said = stderr(&checked);
+        has(&said, "trains the weights of plain `rope`");
+        assert_eq!(
+            said.contains("is tested as plain `rope`"),
+            is_plain,
+            "{said}"
+        );
+    }
+}

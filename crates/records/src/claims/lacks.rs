@@ -87,6 +87,12 @@ fn no_metric(metric: &str, about: &[&Setting<'_>]) -> Option<String> {
 }
 
 impl Published {
+    /// The settings that it is about.
+    fn about<'s, 'r>(&self, settings: &'s [ExperimentSetting<'r>]) -> Vec<&'s Setting<'r>> {
+        let about = settings.iter().filter(|place| self.is_of(place));
+        about.map(|place| &place.setting).collect()
+    }
+
     /// Why none of its numbers is beside one of the settings: the first of its experiment, task,
     /// metric, methods and lengths.
     fn lacks(
@@ -97,8 +103,7 @@ impl Published {
         if let Some(lacks) = no_place(self.experiment.as_ref(), &self.tasks, settings) {
             return Some(lacks);
         }
-        let about = settings.iter().filter(|place| self.is_of(place));
-        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        let about = self.about(settings);
         if let Some(lacks) = no_metric(&self.metric, &about) {
             return Some(lacks);
         }
@@ -145,16 +150,12 @@ impl Published {
         settings: &[ExperimentSetting<'_>],
         aliases: &BTreeMap<String, Vec<String>>,
     ) -> Option<String> {
-        let about = settings.iter().filter(|place| self.is_of(place));
-        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        let about = self.about(settings);
         let is_untested = |number: &&PublishedNumber| {
-            let mut of = about.iter();
-            let mut of = of
-                .by_ref()
-                .filter(|s| find_method(s, &number.method, aliases).is_some());
-            let mut known = of.by_ref().peekable();
-            known.peek().is_some()
-                && known.all(|s| !s.is_tested_at(self.our_length(number.length, s.task.train_len)))
+            let has_method = |s: &&&Setting<'_>| find_method(s, &number.method, aliases).is_some();
+            let mut known = about.iter().filter(has_method).peekable();
+            let ours = |s: &Setting<'_>| self.our_length(number.length, s.task.train_len);
+            known.peek().is_some() && known.all(|s| !s.is_tested_at(ours(s)))
         };
         let numbers = self.numbers.iter().filter(is_untested);
         let here = about.first().map_or(0, |s| s.task.train_len);
@@ -170,8 +171,7 @@ impl Published {
         settings: &[ExperimentSetting<'_>],
         aliases: &BTreeMap<String, Vec<String>>,
     ) -> Option<String> {
-        let about = settings.iter().filter(|place| self.is_of(place));
-        let about: Vec<&Setting<'_>> = about.map(|place| &place.setting).collect();
+        let about = self.about(settings);
         let is_known = |name: &str| {
             about
                 .iter()

@@ -165,7 +165,7 @@ fn a_tokenizer_of_others_reads_a_text() {
     // Another tokenizer is another text.
     let hash = |task: &dyn Task| task.corpus().unwrap().blake3.clone();
     let before = hash(task.as_ref());
-    std::fs::write(&file, json + "\n").unwrap();
+    std::fs::write(&file, format!("{json}\n")).unwrap();
     assert_ne!(
         hash(read(named).unwrap_or_else(|e| panic!("{e}")).as_ref()),
         before
@@ -187,6 +187,17 @@ fn a_tokenizer_of_others_reads_a_text() {
             .unwrap_or_else(|| panic!("{more}"))
             .to_string();
         error.must_have(said);
+    }
+    // Without merges it would be read as bytes; other models are named first.
+    for (kind, said) in [
+        ("BPE", "has no `merges`"),
+        ("Unigram", "has the model `Unigram`"),
+    ] {
+        let mut without: serde_json::Value = serde_json::from_str(&json).unwrap();
+        without["model"].as_object_mut().unwrap().remove("merges");
+        without["model"]["type"] = kind.into();
+        std::fs::write(&file, without.to_string()).unwrap();
+        read(named).err().unwrap().to_string().must_have(said);
     }
     std::fs::write(&file, "{}").unwrap();
     let error = read(named).err().unwrap().to_string();
