@@ -71,14 +71,17 @@ pub(super) fn best(setting: &Setting<'_>, len: usize) -> String {
 
 /// A length, and how many methods were tested there if not all were.
 fn at(setting: &Setting<'_>, len: usize) -> String {
-    let is_tested = |m: &&Method| !setting.point(m, setting.lead(), len).is_untested();
-    let tested = setting.methods.iter().filter(is_tested).count();
-    match setting.methods.len() {
-        all if tested < all => {
-            format!("{} ({tested} of {all} methods tested)", setting.length(len))
-        }
-        _ => setting.length(len),
+    let (tested, all) = (tested(setting, len), setting.methods.len());
+    match tested < all {
+        true => format!("{} ({tested} of {all} methods tested)", setting.length(len)),
+        false => setting.length(len),
     }
+}
+
+/// How many methods were tested at a length.
+fn tested(setting: &Setting<'_>, len: usize) -> usize {
+    let is_tested = |m: &&Method| !setting.point(m, setting.lead(), len).is_untested();
+    setting.methods.iter().filter(is_tested).count()
 }
 
 /// Why only one method has a score.
@@ -130,7 +133,12 @@ fn certainty(
             true => " of the methods that learned the task",
             false => "",
         };
-        return ("best", format!("its 95 % interval touches no other{of}"));
+        let why = format!("its 95 % interval touches no other{of}");
+        // One that was not tested there may be better.
+        return match tested(setting, len) == setting.methods.len() {
+            true => ("best", why),
+            false => (extreme(metric), why),
+        };
     } else {
         let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
         let which = if names.len() > 1 { "those" } else { "that" };

@@ -250,7 +250,7 @@ fn the_best_of_the_methods_tested_is_not_called_the_best_of_all() {
         drop_row(of(&mut records, "c", seed), 64);
     }
     let page = markdown(&records);
-    page.must_have("At 64 (2 of 3 methods tested) the best exact match is that of a (0.960");
+    page.must_have("At 64 (2 of 3 methods tested) the highest exact match is that of a (0.960");
     let table = cells(&page, "exact_match by test length");
     assert!(table.iter().all(|row| !row[4].contains('*')), "{table:?}");
 }
