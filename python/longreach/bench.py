@@ -51,11 +51,11 @@ def run(
 ) -> List[dict]:
     """Trains and tests an encoding under a config of the program; returns the records.
 
-    `config` is a path; its axes and variants are left aside. `seeds` are those of the config unless
-    others are given. Every call trains, also what is recorded: what a class reads in other modules
-    cannot be told from here. A record is replaced once the new one is whole. Under `[select]` the encoding is
-    first trained with every combination of values, as the program's own methods are. Seeds that
-    are among `half_seeds` are also trained for half the steps.
+    `config` is a path; its axes and variants are ignored. `seeds` are those of the config unless
+    others are given. Every call trains again, even if a record exists: changes of code in other
+    modules may go unseen. A record is replaced once the new one is whole. Under `[select]` the
+    encoding is first trained with every combination of values, as the program's own methods are.
+    Seeds that are among `half_seeds` are also trained for half the steps.
     `encoding` is a class derived from `Encoding`. `overrides` are `KEY=VALUE`, as on the command
     line. Raises `BenchError` for what cannot be compared, before anything is trained.
     """

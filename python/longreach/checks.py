@@ -82,8 +82,8 @@ class Checked(Encoding):
         wrong = (value.isnan() | (value == math.inf)) if hides else ~value.isfinite()
         if wrong.any():
             at = wrong.nonzero()[0].tolist()
-            # What is below zero behind a root or a logarithm there.
-            hint = ". Keys after the query count too: .abs()" if hides and at[-1] > at[-2] else ""
+            # A root or a log of a negative number gives NaN there.
+            hint = ". Later keys are computed too: .abs()" if hides and at[-1] > at[-2] else ""
             raise BenchError(f"{name} returned NaN or infinity, first at {at} of {text}{hint}")
         return value
 

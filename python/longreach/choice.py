@@ -28,7 +28,7 @@ class Choice:
             # Of several keys as one, the program labels those that tell the entries apart.
             result = self.with_values(at).jobs(NOPE, seeds[:1])[0]
             if _settings(result) != _settings(tried["jobs"][0]):
-                raise BenchError("select.over: bench takes single keys, not several as one")
+                raise BenchError("select.over: bench takes no keys that vary together")
 
     def with_values(self, candidate: int) -> Program:
         """The program at the values of a combination; as it is without `[select]`."""

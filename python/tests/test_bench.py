@@ -283,7 +283,7 @@ class Bench(unittest.TestCase):
             OneIdle: "nothing trains: idle got no gradient",
             Rows: "reads other rows of the batch",
             Kept: "cannot be trained",
-            Root: "first at [0, 0, 1] of [H, L, L]. Keys after the query count too",
+            Root: "first at [0, 0, 1] of [H, L, L]. Later keys are computed too",
             Steep: "the gradient of slope is NaN",
             Blind: "a query sees no key",
             Hidden: "later tokens",
@@ -329,7 +329,7 @@ class Bench(unittest.TestCase):
             with self.assertRaisesRegex(bench.BenchError, "PyTorch 1.13.1.cpu is too old; 2.0"):
                 bench.run(CONFIG, bench.Encoding)
 
-    def test_seeds_that_are_none_are_refused(self):
+    def test_invalid_seeds_are_refused(self):
         for seeds, words in ((3, "seeds = 3"), ([0, 0], "once"), ([], "once")):
             with self.subTest(seeds), self.assertRaises(bench.BenchError) as caught:
                 bench.run(CONFIG, bench.Encoding, seeds)
@@ -442,7 +442,7 @@ class Bench(unittest.TestCase):
                 bench.run(config, bench.Encoding, runs=place, overrides=[*more, stages])
             self.assertRegex(str(caught.exception), "train.stages.[01].pe")
 
-    def test_another_code_is_another_hash(self):
+    def test_changed_code_changes_hash(self):
         from longreach.fingerprint import code_of
 
         first = define(SLOPE)

@@ -84,7 +84,7 @@ class Values(unittest.TestCase):
         expected = [("axes", {"model.pe": [1]}), ("select.over", {"train.lr": [1]})]
         self.assertEqual(list(frames._dotted(dotted)), [*expected, ("select.steps", 0.5)])
 
-    def test_a_module_has_only_what_it_has(self):
+    def test_unknown_attributes_raise(self):
         with self.assertRaisesRegex(AttributeError, "no attribute 'plots'"):
             longreach.plots
 
@@ -153,7 +153,7 @@ class Records(unittest.TestCase):
         self.assertEqual(told[9:], [("trained", new), ("yarn", new)])
         self.assertAlmostEqual(scores[2]["value"], 0.5 / math.log(2), places=15)
 
-    def test_what_is_no_record_is_refused_by_its_place(self):
+    def test_invalid_records_are_refused_by_place(self):
         file = self.place / "record.json"
         for text, words in [
             ('{"schema": 1, "run', "record.json is not a record: Unterminated"),
@@ -230,7 +230,7 @@ class Notebook(unittest.TestCase):
             with self.assertRaisesRegex(longreach.RunError, "no such file"):
                 longreach.run(name, runs=self.place.name)
 
-    def test_a_program_that_is_none_is_named(self):
+    def test_an_unusable_program_is_named(self):
         from unittest import mock
 
         for path in ("no-such", self.place.name, __file__, sys.executable):

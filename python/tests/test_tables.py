@@ -144,7 +144,7 @@ class Tables(unittest.TestCase):
         with self.assertRaisesRegex(longreach.Unsupported, "longreach.bench, which keeps no weights"):
             longreach.load(run)
 
-    def test_every_scaling_does(self):
+    def test_all_scalings_agree(self):
         [run] = self.train("variant", [ROPE], YARN)
         self.assertIn("yarn.24", self.check(run))
         scalings = next(row["scalings"] for row in listed() if row["kind"] == "rope")
@@ -198,7 +198,7 @@ class Tables(unittest.TestCase):
             far = model(tensors["trained.24.tokens"].long()) - tensors["trained.24.logits"]
         self.assertLess(far.abs().max().item(), 5e-6)
 
-    def test_shifted_positions_and_both_directions_do(self):
+    def test_shifts_and_both_directions_agree(self):
         shifted = 'model.positions={kind="random_offset",max_position=64}'
         for run in self.train("shifted", [ROPE, '{ kind = "alibi" }'], shifted):
             self.check(run)

@@ -61,7 +61,7 @@ class Wrong(Exception):
 
 
 class Skip(Exception):
-    """A tool or a right is missing here."""
+    """A tool or permission is missing."""
 
 
 class Attack:

@@ -331,7 +331,7 @@ impl Family {
             (_, Value::Array(values)) if values.len() == paths.len() => values.clone(),
             _ => {
                 let problem = format!(
-                    "{} `{key}` varies {} keys together, and this entry has not one value for each",
+                    "{} `{key}` varies {} keys together, and an entry gives one value for each",
                     self.noun,
                     paths.len()
                 );

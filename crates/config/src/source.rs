@@ -91,7 +91,7 @@ impl Source {
             Ok(meta) if !meta.is_file() && !is_own_descriptor(path) => {
                 return Err(refuse(
                     "this is not a regular file".into(),
-                    "name a file; `<(command)` of a shell and /dev/stdin are read as well".into(),
+                    "name a file, `<(command)` of a shell or /dev/stdin".into(),
                 ));
             }
             Ok(_) => {}

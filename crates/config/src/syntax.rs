@@ -32,7 +32,7 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
             "not valid TOML: `:` after a key".to_owned(),
             "write = in place of the :",
         ),
-        false => explain(message, word),
+        false => caused(message, word),
     };
     let key = key_at(document, span.start)
         .map(|path| path.to_string())
@@ -45,7 +45,7 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
 
 /// What the parser's message means for the text it points at, and what to do. The parser gives its
 /// errors as text only.
-fn explain(message: &str, word: &str) -> (String, &'static str) {
+fn caused(message: &str, word: &str) -> (String, &'static str) {
     if message.starts_with("integer number overflowed") {
         (
             "this whole number is too large".to_owned(),

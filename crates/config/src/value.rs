@@ -98,7 +98,7 @@ pub fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Integer(_) => "a whole number",
         Value::Float(_) => "a decimal number",
-        Value::Boolean(_) => "a truth value",
+        Value::Boolean(_) => "a boolean",
         Value::Datetime(_) => "a date",
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",

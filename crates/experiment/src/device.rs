@@ -297,13 +297,9 @@ fn refuse(name: &DeviceName, problem: &str, help: &str) -> Failure {
     } else {
         compiled.join(", ")
     };
-    Failure::new(
-        Exit::Device,
-        format!(
-            "device {name}: {problem}\n  = allowed: {compiled} (compiled into this binary)\n  = \
-             help: {help}"
-        ),
-    )
+    Failure::new(Exit::Device, format!("device {name}: {problem}"))
+        .with_allowed(format!("{compiled} (compiled into this binary)"))
+        .with_help(help)
 }
 
 /// Calls `f`; if it panics, returns the message of the first panic on any thread. Backends panic if

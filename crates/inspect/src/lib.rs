@@ -7,13 +7,13 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
+mod catalogue;
 mod checks;
 mod columns;
 mod defining;
 mod digits;
 mod drawing;
 pub mod inspection;
-mod lecture;
 mod numbers;
 mod pictures;
 pub mod published;
@@ -105,8 +105,7 @@ fn check_memory(subject: &Subject, shown: &str) -> Result<(), Failure> {
         ),
         None => return Ok(()),
     };
-    let message = format!("{shown}: {problem}\n  = help: {help}");
-    Err(Failure::resources(message))
+    Err(Failure::resources(format!("{shown}: {problem}")).with_help(help))
 }
 
 /// The numbers as text for a terminal.
@@ -114,13 +113,13 @@ pub fn text(inspection: &Inspection) -> String {
     text::render(inspection)
 }
 
-/// What is particular to an encoding with the initial values of seed 0, as one SVG of two figures;
-/// all are of one size.
+/// An SVG with two figures of what is special about an encoding, at initial values of seed 0. All
+/// have one size.
 ///
 /// # Errors
 ///
 /// [`Exit::Bug`](support::exit::Exit::Bug): a hook gave a tensor that cannot be read.
-pub fn lecture_svg(
+pub fn catalogue_svg(
     mut config: EncodingConfig,
     shape: ModelShape,
     train_len: usize,
@@ -150,5 +149,5 @@ pub fn lecture_svg(
         name: numbers.kind.to_owned(),
         device: &device,
     };
-    drawing.lecture()
+    drawing.catalogue()
 }

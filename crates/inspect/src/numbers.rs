@@ -268,7 +268,7 @@ pub fn scores(inv_freq: &[f64], length: usize) -> Scores {
             turn => (libm::sin(1.5 * turn) - libm::sin(0.5 * turn)) / turn,
         })
     };
-    // From the end: those that no longer distance exceeds. Those behind the last one bound it too.
+    // From the end: peaks that no longer distance exceeds. Those past `length` bound the last too.
     let mut peaks: Vec<(usize, f64)> = Vec::new();
     for at in (0..4 * length).rev() {
         let size = libm::hypot(cos(at), sin(at));

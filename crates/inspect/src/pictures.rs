@@ -37,7 +37,7 @@ pub fn write(
     // All pictures are drawn by now: one that cannot be drawn leaves no files.
     let disk = rundir::system();
     disk.create_dirs(directory)?;
-    // What a killed one left there.
+    // Scratch files of dead runs.
     disk.remove_abandoned(directory);
     let write = |(name, svg): (String, String)| {
         let path = directory.join(name);

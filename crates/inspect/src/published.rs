@@ -17,7 +17,7 @@ pub struct Published {
     pub sizes: [(&'static str, usize); 4],
     /// The length trained before any scaling, if the file says it.
     pub train_len: Option<usize>,
-    /// What the file has and the encoding has not.
+    /// Remarks, such as keys that were left out.
     pub notes: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ fn inline(value: &Value) -> String {
 
 fn unknown_rotation(kind: &str) -> String {
     format!(
-        "has the rotation `{kind}`, which is not here\n   = allowed: default, mrope, linear, \
+        "has the rotation `{kind}`, which is not supported\n   = allowed: default, mrope, linear, \
          dynamic, yarn, deepseek_yarn, longrope, su, llama3, proportional"
     )
 }
@@ -57,12 +57,12 @@ fn unknown_rotation(kind: &str) -> String {
 ///
 /// # Errors
 ///
-/// In words: a key that is missing or of another type, and kinds that are not here.
+/// A message: a key is missing or has the wrong type, or a kind is not supported.
 pub fn read(file: &Value) -> Result<Published, String> {
     // Models of text and images have a separate table for text.
     let text = file.get("text_config").filter(|text| text.is_object());
     let config = text.unwrap_or(file).as_object();
-    let model = Model(config.ok_or("is no JSON object")?);
+    let model = Model(config.ok_or("is not a JSON object")?);
     types::check(model.0)?;
     let shape = model.shape()?;
     model.check_absolute()?;
@@ -107,7 +107,7 @@ pub fn read(file: &Value) -> Result<Published, String> {
     })
 }
 
-/// MPT's `alibi_bias_max` of ALiBi's paper: head h of H, a power of two, has `2^(-8h/H)`.
+/// The `alibi_bias_max` with which MPT has the paper's slopes, `2^(-8h/H)`.
 const PAPERS_BIAS_MAX: f64 = 8.0;
 
 /// MPT's slopes, `2^(-alibi_bias_max h/H)`: powers of the paper's, in the paper's order.
@@ -182,8 +182,8 @@ impl Model<'_> {
         match kind.starts_with("relative") {
             false => Ok(()),
             true => Err(format!(
-                "has position_embedding_type `{kind}`, which is not read; the nearest encoding is \
-                 that of Shaw et al.: longreach inspect shaw"
+                "has position_embedding_type `{kind}`: not supported; the nearest encoding is that \
+                 of Shaw et al.: longreach inspect shaw"
             )),
         }
     }

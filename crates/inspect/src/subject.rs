@@ -16,7 +16,7 @@ pub const SEED: u64 = 0;
 /// Most numbers of a parameter whose initial values are shown.
 const SMALL: usize = 64;
 
-/// Random inputs it is the mean of.
+/// Random inputs that are averaged.
 const RESPONSE_DRAWS: usize = 16;
 
 /// An encoding and what it is built for.

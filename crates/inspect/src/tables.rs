@@ -126,7 +126,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Whether a layer of an encoding with content biases has none, or one that is a rotation.
+    /// Whether a layer has no content bias, or one that only rotates by zone.
     fn is_by_position(&self, layer: usize) -> bool {
         let hidden = || Tensor::zeros([1, self.length, self.shape.d_model], self.device);
         let is_fused = self.prepared.fused_qk(layer).is_some();
@@ -140,7 +140,7 @@ impl Probe<'_> {
         Tensor::from_data(TensorData::new(draws.collect(), shape), self.device)
     }
 
-    /// What is added to zeros, if it is what is added to anything.
+    /// What is added to the input; `None` if it depends on it.
     fn embed(&self) -> Result<Option<Table>, Failure> {
         let (length, width) = (self.length, self.shape.d_model);
         let added = self

@@ -1,12 +1,12 @@
 //! The operations a small transformer spends its time in, fused: one pass over memory each, with
 //! hand-written gradients.
 //!
-//! Every function here is defined by the function of the same name in [`mod@reference`], written
-//! with plain tensor operations. The fused version runs for `f32` tensors on the Flex backend, with
-//! and without autodiff; those of [`attention`] and of the attention in [`attention_block`], of
-//! [`embedding`], [`layer_norm`], [`rms_norm`], [`gelu`], [`swiglu`], [`nll`], [`adamw`],
-//! [`square_sums`] and [`matmul`](fn@matmul) also on the backends of CubeCL that are compiled in.
-//! Every other backend and float type runs the definition.
+//! Every operation here is defined by the function of the same name in [`mod@reference`], written
+//! with plain tensor operations. Fused versions run for `f32` tensors, with and without autodiff:
+//! on the Flex backend all but [`embedding`], [`square_sums`] and [`matmul`](fn@matmul); on CubeCL
+//! backends these three, [`attention`] (also inside [`attention_block`]), [`layer_norm`],
+//! [`rms_norm`], [`gelu`], [`swiglu`], [`nll`], [`rotate`] and [`adamw`]. Elsewhere the definition
+//! runs.
 //!
 //! Results are bitwise equal for any number of threads and any width of vectors, and on a GPU from
 //! run to run: work is split over independent outputs, and sums have a fixed order.
@@ -35,8 +35,7 @@ mod op;
 pub mod reference;
 mod update;
 
-// The only place where the feature is read: a room of fused operations, or a stub that runs the
-// definitions.
+// The operations of the Flex backend, or a stub that runs the definitions.
 #[cfg(feature = "flex")]
 mod flex;
 #[cfg(not(feature = "flex"))]

@@ -16,8 +16,8 @@ mod rounded;
 mod timings;
 use noise::noise;
 
-/// The device, unless it was not named and the machine has no adapter. Everything after the first
-/// number that it gives has to work.
+/// `None` if no device was named and the machine has no adapter. After a first number from a
+/// device, every failure fails the test.
 static DEVICE: LazyLock<Option<Device>> = LazyLock::new(|| {
     let named = std::env::var("LONGREACH_TEST_DEVICE").ok();
     let found = std::panic::catch_unwind(|| {

@@ -175,10 +175,9 @@ fn install_panic_hook() {
 }
 
 fn internal_error() -> Failure {
-    Failure::new(
-        Exit::Bug,
-        "internal error\n  = help: this is a bug of longreach: please report the lines above, the \
-         command, and the config or the run's job.json",
+    Failure::new(Exit::Bug, "internal error").with_help(
+        "this is a bug of longreach: please report the lines above, the command, and the config or \
+         the run's job.json",
     )
 }
 

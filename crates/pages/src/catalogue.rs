@@ -324,7 +324,7 @@ fn picture(kind: &str) -> Result<String, Failure> {
         *init_std = 0.5.into();
         command += " init_std=0.5";
     }
-    inspect::lecture_svg(
+    inspect::catalogue_svg(
         serde_json::from_value(keys).map_err(broken)?,
         SHAPE,
         TRAIN_LEN,

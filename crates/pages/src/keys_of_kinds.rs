@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 impl<'a> KeysOfKinds<'a> {
-    /// Those of the kinds that `list` has, such as `TaskConfig`.
+    /// The keys of the kinds in `list`, such as `TaskConfig`.
     pub fn new(sources: &'a Sources, list: &'static str) -> Self {
         Self { sources, list }
     }
@@ -218,7 +218,7 @@ impl<'a> KeysOfKinds<'a> {
         text.map_or_else(|| NOT_SET.to_owned(), |text| format!("`{text}`"))
     }
 
-    /// A value as a config writes it, from how `Debug` writes it; none for what is nothing.
+    /// A value as TOML, from what `Debug` writes; none if it has no such form.
     fn toml(&self, key: &Key, value: &Expr) -> Option<String> {
         match value {
             Expr::Lit(literal) => match &literal.lit {

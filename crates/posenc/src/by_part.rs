@@ -59,9 +59,8 @@ struct PreparedParts<'a> {
     of_models: bool,
 }
 
-/// The results of all parts, one after the other along `dim`; `None` if no part has one. Others are
-/// 0 there, and dimensions of 1 are those of the others. `size` says how large a part is along
-/// `dim`, of its index and the largest result.
+/// The results of all parts, concatenated along `dim`; `None` if no part has one. A missing result
+/// is 0, and dimensions of 1 are expanded. `size(index, largest)` is a part's extent along `dim`.
 pub(crate) fn joined(
     parts: Vec<Option<Tensor<4>>>,
     dim: usize,

@@ -10,8 +10,8 @@
 //!
 //! So `-d^2` is `-(d^2)` and `2^-d` is `2^(-d)`. A formula is evaluated on the host in f64, or on
 //! tensors, whose gradients are those of their operations. Both are NaN where it is undefined: at
-//! the root or logarithm of a negative number, and at a power of one, unless the exponent is a
-//! whole number as it is written, of at most [`MOST_WHOLE`].
+//! the root, logarithm or power of a negative number, except for an exponent that is written as a
+//! whole number of at most [`MOST_WHOLE`].
 
 use crate::tensors::power;
 use burn::tensor::Tensor;
@@ -155,17 +155,17 @@ impl Expression {
                     (Operator::Multiply, _) => left * of(&pair[1]),
                     (Operator::Divide, _) => left / of(&pair[1]),
                     // A whole number as it is written: defined for negative bases too.
-                    (Operator::Power, Some(exponent)) => left.to_whole(exponent),
-                    (Operator::Power, None) => left.to(of(&pair[1])),
+                    (Operator::Power, Some(exponent)) => left.pow_whole(exponent),
+                    (Operator::Power, None) => left.pow(of(&pair[1])),
                 }
             }
             Self::Call(function, arguments) => {
                 let mut values = arguments.iter().map(of);
                 let first = values.next().expect("a function has an argument");
                 match (function, values.next()) {
-                    (Function::Max, Some(second)) => first.largest(second),
-                    (Function::Min, Some(second)) => -(-first).largest(-second),
-                    _ => first.mapped(*function),
+                    (Function::Max, Some(second)) => first.larger(second),
+                    (Function::Min, Some(second)) => -(-first).larger(-second),
+                    _ => first.apply(*function),
                 }
             }
         }
@@ -187,32 +187,32 @@ pub(crate) trait Value:
     Neg<Output = Self> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Sized
 {
     /// A base of at least 0 to any exponent.
-    fn to(self, exponent: Self) -> Self;
-    fn to_whole(self, exponent: i32) -> Self;
-    fn largest(self, other: Self) -> Self;
+    fn pow(self, exponent: Self) -> Self;
+    fn pow_whole(self, exponent: i32) -> Self;
+    fn larger(self, other: Self) -> Self;
     /// A function of one argument.
-    fn mapped(self, function: Function) -> Self;
+    fn apply(self, function: Function) -> Self;
 }
 
 impl Value for f64 {
-    fn to(self, exponent: Self) -> Self {
+    fn pow(self, exponent: Self) -> Self {
         if self < 0.0 {
             f64::NAN
         } else {
             libm::pow(self, exponent)
         }
     }
-    fn to_whole(self, exponent: i32) -> Self {
+    fn pow_whole(self, exponent: i32) -> Self {
         libm::pow(self, f64::from(exponent))
     }
-    fn largest(self, other: Self) -> Self {
+    fn larger(self, other: Self) -> Self {
         if self.is_nan() || other.is_nan() {
             f64::NAN
         } else {
             self.max(other)
         }
     }
-    fn mapped(self, function: Function) -> Self {
+    fn apply(self, function: Function) -> Self {
         match function {
             Function::Abs => self.abs(),
             Function::Cos => libm::cos(self),
@@ -229,11 +229,11 @@ impl Value for f64 {
 }
 
 impl Value for Tensor<4> {
-    fn to(self, exponent: Self) -> Self {
+    fn pow(self, exponent: Self) -> Self {
         let undefined = self.clone().lower_elem(0.0);
         power(self, exponent).mask_fill(undefined, f64::NAN)
     }
-    fn to_whole(self, exponent: i32) -> Self {
+    fn pow_whole(self, exponent: i32) -> Self {
         let product = (1..exponent.abs()).fold(self.clone(), |product, _| product * self.clone());
         match exponent {
             0 => self.zeros_like() + 1.0,
@@ -241,12 +241,12 @@ impl Value for Tensor<4> {
             _ => product.recip(),
         }
     }
-    fn largest(self, other: Self) -> Self {
+    fn larger(self, other: Self) -> Self {
         // The larger of a number and NaN would be the number.
         let undefined = (self.clone() + other.clone()).is_nan();
         self.max_pair(other).mask_fill(undefined, f64::NAN)
     }
-    fn mapped(self, function: Function) -> Self {
+    fn apply(self, function: Function) -> Self {
         match function {
             Function::Abs => self.abs(),
             Function::Cos => self.cos(),
@@ -258,7 +258,7 @@ impl Value for Tensor<4> {
             // The root of 0 has no derivative, and a distance of 0 needs none.
             Function::Sqrt => {
                 let half = self.zeros_like() + 0.5;
-                self.to(half)
+                self.pow(half)
             }
             Function::Tanh => self.tanh(),
             Function::Max | Function::Min => self,

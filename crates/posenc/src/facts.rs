@@ -21,9 +21,9 @@ pub struct ModelShape {
 pub struct Lengths {
     /// Longest sequence trained on.
     pub train_len: usize,
-    /// Length trained on before the encoding came in, which the lengths of scalings mean where they
-    /// are left out: [`train_len`](Self::train_len), except for an encoding that a later stage of a
-    /// training brings in, or a training that starts from the weights of another run.
+    /// Length trained before the encoding was added: the default of a scaling's `L`. Equal to
+    /// [`train_len`](Self::train_len) unless a later stage of training adds the encoding, or
+    /// training starts from the weights of another run.
     pub trained_len: usize,
     /// Sequence length the encoding is about to be used at.
     pub test_len: usize,
@@ -181,7 +181,7 @@ pub struct Facts {
     /// Whether its content bias is all that it adds to logits, and one of
     /// [`Prepared::decays`](crate::hooks::Prepared::decays): fused attention holds no block of it.
     pub decays: bool,
-    /// Axes of [`Positions`](crate::Positions) it reads; 0 if it reads the position only.
+    /// Highest axis of [`Positions`](crate::Positions) it reads, plus 1; 0 if none.
     pub axes: usize,
     /// Axes that it reads in place of positions: without coordinates on them it has no meaning.
     pub axis_reads: Vec<AxisRead>,

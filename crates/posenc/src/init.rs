@@ -148,8 +148,8 @@ impl ParamSpec {
         }
     }
 
-    /// The same parameter, as it was drawn for good unless `trained`. The module has to keep
-    /// gradients from it.
+    /// The same parameter, frozen as drawn unless `trained`. The module has to stop its
+    /// gradient.
     #[must_use]
     pub fn trained(mut self, trained: bool) -> Self {
         self.trained = trained;

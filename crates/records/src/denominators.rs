@@ -26,7 +26,7 @@ impl Denominators {
         })
     }
 
-    /// Whether these are numbers that can be.
+    /// Whether these counts are possible.
     pub fn is_possible(&self) -> bool {
         self.count > 0 && self.negative.max(self.clamped) <= self.count
     }

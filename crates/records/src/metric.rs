@@ -249,8 +249,8 @@ pub fn scale(metric: &str) -> Scale {
     definition_of(metric).scale
 }
 
-/// What a difference of losses in nats is multiplied with to be one of a metric that is computed
-/// from the loss, on its scale; none for other metrics.
+/// Factor from a difference of losses in nats to one of a metric that is computed from the loss,
+/// on its scale; none for other metrics.
 pub fn per_nat(task: &TaskFacts, metric: &str) -> Option<f64> {
     match metric {
         LOSS_NATS => Some(1.0),
@@ -443,7 +443,7 @@ pub fn decimals(metric: &str, value: f64) -> usize {
     definition_of(metric).decimals.of(value)
 }
 
-/// What values are multiplied with in print, and what is printed behind them.
+/// The factor of values in print, and the text after them.
 pub fn unit(metric: &str) -> (f64, &'static str) {
     definition_of(metric).decimals.unit()
 }

@@ -26,7 +26,7 @@ impl Decimals {
         }
     }
 
-    /// What values are multiplied with in print, and what is printed behind them.
+    /// The factor of values in print, and the text after them.
     pub fn unit(self) -> (f64, &'static str) {
         match self {
             Decimals::Percent => (100.0, " %"),

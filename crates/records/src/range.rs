@@ -11,8 +11,8 @@ pub const ROUNDING_NATS: f64 = 1e-3;
 const MOST_ITEMS: u64 = 1 << 50;
 
 impl RunRecord {
-    /// Checks that every number is one that can be: shares from 0 to 1, losses from 0, means over
-    /// at least one item.
+    /// Checks that every number is possible: shares from 0 to 1, losses from 0, means over at least
+    /// one item.
     pub fn check_ranges(&self) -> Result<(), String> {
         let train = &self.train;
         let curve = train.loss_curve.iter().map(|point| point.loss_nats);

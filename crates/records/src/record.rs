@@ -338,7 +338,7 @@ pub fn label_texts(labels: &[Label]) -> Vec<&str> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Trained for all its steps.
+    /// Trained without diverging.
     #[default]
     Ok,
     /// The loss or a gradient stopped being finite.

@@ -178,7 +178,7 @@ pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {
     }
 }
 
-/// Those of a table with a row for each method.
+/// A method for each row, in their order.
 pub(super) fn methods(setting: &Setting<'_>) -> Vec<Option<usize>> {
     (0..setting.methods.len()).map(Some).collect()
 }

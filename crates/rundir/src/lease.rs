@@ -7,8 +7,8 @@
 //!
 //! A lease is taken over in two cases only ([`Observation::dead`]): its process was on this machine
 //! and has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
-//! observer. Clocks of two machines are never compared. Who takes over links a second file, named
-//! after the dead lease, so that of several observers one replaces it.
+//! observer. Clocks of two machines are never compared. To take over, a process links a second
+//! file, named after the dead lease: only one of several observers can.
 
 use crate::lock;
 use crate::process::{kernel, started, word};
@@ -265,7 +265,7 @@ fn remove_left(directory: &Path, own: &Path) {
 fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(), NotTaken> {
     let end = ending(directory, &dead.nonce);
     if !link(own, &end).map_err(NotTaken::Refused)? {
-        // Who holds this link has a few operations to do. One that died at it is passed over
+        // The holder of this link has a few operations to do. If it died, the link goes
         // after as much patience as a lease gets, by its age on the file system's own clock.
         let patience = Duration::from_millis(dead.interval_ms).saturating_mul(PATIENCE);
         if is_older(&end, own, patience) {

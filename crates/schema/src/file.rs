@@ -1,4 +1,4 @@
-//! Files of unknown origin opened so that nobody waits for them.
+//! Opens files of unknown origin, regular ones non-blocking.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     if path.metadata().is_ok_and(|found| found.is_file()) {
         use std::os::unix::fs::OpenOptionsExt;
-        // O_NONBLOCK. Files on a disk do not know it.
+        // O_NONBLOCK, which files on a disk ignore.
         options.custom_flags(0o4000);
     }
     options.open(path)

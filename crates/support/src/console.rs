@@ -35,7 +35,7 @@ pub fn lost() -> Option<Failure> {
     let why = LOST.get()?;
     let help = "make room, and run the command again";
     let problem = format!("standard output: {why}; what was printed is not complete");
-    Some(Failure::resources(format!("{problem}\n  = help: {help}")))
+    Some(Failure::resources(problem).with_help(help))
 }
 
 /// Whether standard output is a terminal whose user did not refuse colours (no-color.org).

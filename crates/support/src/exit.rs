@@ -97,6 +97,29 @@ impl Failure {
     pub fn input(error: impl fmt::Display) -> Self {
         Self::new(Exit::Input, error.to_string())
     }
+
+    /// The same with what is allowed, on a line of its own.
+    #[must_use]
+    pub fn with_allowed(self, allowed: impl fmt::Display) -> Self {
+        self.with_line("allowed", &allowed)
+    }
+
+    /// The same with a fact that explains it, on a line of its own.
+    #[must_use]
+    pub fn with_note(self, note: impl fmt::Display) -> Self {
+        self.with_line("note", &note)
+    }
+
+    /// The same with what to do about it, on a line of its own.
+    #[must_use]
+    pub fn with_help(self, help: impl fmt::Display) -> Self {
+        self.with_line("help", &help)
+    }
+
+    fn with_line(mut self, what: &str, text: &dyn fmt::Display) -> Self {
+        self.message = format!("{}\n  = {what}: {text}", self.message);
+        self
+    }
 }
 
 /// A path that the user named, where something else stands, is an argument that cannot work.

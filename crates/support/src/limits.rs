@@ -1,7 +1,7 @@
 //! Lack of memory and of processes, as opposed to bugs: exit code 6, and which limit to raise.
 //!
-//! Libraries panic or abort where they get no memory and no threads. So threads are asked for
-//! before a library needs them, and after a panic it is tried whether there is any memory left.
+//! Libraries panic or abort where they get no memory and no threads. So threads are requested
+//! before a library needs them, and a panic is followed by a test allocation.
 
 use crate::exit::{Exit, Failure};
 use std::io::{self, ErrorKind};
@@ -39,14 +39,14 @@ pub fn spawn<T: Send + 'static>(
 pub fn refused(what: &str, error: &io::Error) -> Failure {
     let message = format!("cannot start {what}: {error}");
     if let Some(help) = too_many_files(error) {
-        return Failure::resources(format!("{message}\n  = help: {help}"));
+        return Failure::resources(message).with_help(help);
     }
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Failure::resources(format!(
-            "{message}\n  = help: a limit on processes (`ulimit -u`, or the control group's \
-             pids.max) or on memory (`ulimit -v`) is too low: raise it, or use fewer --jobs; the \
-             same command continues"
-        )),
+        ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Failure::resources(message).with_help(
+            "a limit on processes (`ulimit -u`, or the control group's pids.max) or on memory \
+             (`ulimit -v`) is too low: raise it, or run fewer at a time; the same command \
+             continues",
+        ),
         _ => Failure::new(Exit::SomeFailed, message),
     }
 }
@@ -120,12 +120,12 @@ fn start_together(count: usize) -> io::Result<()> {
 
 /// The failure after a panic, if this process gets no memory or no threads.
 pub fn after_panic() -> Option<Failure> {
-    let help = "raise the limit, or use fewer --jobs or a --memory-limit; the same command \
+    let help = "raise the limit, or run fewer at a time or set a --memory-limit; the same command \
                 continues";
     if !has_memory(MARGIN) {
-        return Some(Failure::resources(format!(
-            "this process gets no more memory (see above)\n  = help: {help}"
-        )));
+        return Some(
+            Failure::resources("this process gets no more memory (see above)").with_help(help),
+        );
     }
     check_threads().err()
 }
@@ -140,10 +140,8 @@ pub fn check_memory() -> Result<(), Failure> {
     if has_memory(FIRST) {
         return Ok(());
     }
-    Err(Failure::resources(
-        "there is no memory to start with\n  = help: raise the limit (`ulimit -v`, or that of the \
-         control group)",
-    ))
+    Err(Failure::resources("there is no memory to start with")
+        .with_help("raise the limit (`ulimit -v`, or that of the control group)"))
 }
 
 /// Whether this process can allocate `count` bytes under its memory limits.
@@ -156,7 +154,7 @@ pub fn has_memory(count: usize) -> bool {
 }
 
 /// Whether an abort of this process is answered with the exit code for lack of memory.
-fn abort_is_want() -> &'static Arc<AtomicBool> {
+fn abort_is_oom() -> &'static Arc<AtomicBool> {
     static WANT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     WANT.get_or_init(|| Arc::new(AtomicBool::new(true)))
 }
@@ -168,15 +166,15 @@ pub fn answer_aborts() {
     #[cfg(unix)]
     {
         use signal_hook::consts::SIGABRT;
-        let (code, want) = (Exit::Resources as i32, abort_is_want().clone());
+        let (code, want) = (Exit::Resources as i32, abort_is_oom().clone());
         let _ = signal_hook::flag::register_conditional_shutdown(SIGABRT, code, want);
     }
 }
 
-/// Takes [`answer_aborts`] back: of drivers, which abort for other reasons, and after a panic of a
+/// Undoes [`answer_aborts`]: for drivers, which abort for other reasons, and after a panic of a
 /// process that has memory.
 pub fn aborts_are_bugs() {
-    abort_is_want().store(false, Ordering::SeqCst);
+    abort_is_oom().store(false, Ordering::SeqCst);
 }
 
 /// Called when this process panics. Whether it has memory, as for a backtrace; then aborts are bugs

@@ -26,9 +26,8 @@ pub fn directory() -> Result<TempDir, Failure> {
         .map_err(|error| {
             let help = "TMPDIR names another place for temporary files";
             let place = place.display();
-            Failure::resources(format!(
-                "cannot create a directory in {place}: {error}\n  = help: {help}"
-            ))
+            Failure::resources(format!("cannot create a directory in {place}: {error}"))
+                .with_help(help)
         })
 }
 

@@ -38,6 +38,10 @@ use support::exit::{Exit, Failure};
 use support::signals;
 use support::units::count;
 
+/// The note on `--runs-per-worker` on a CPU.
+pub const ONE_BY_ONE: &str =
+    "--runs-per-worker is for GPUs: on a CPU a worker trains its runs one by one";
+
 /// Outcome of a sweep.
 pub struct Outcome {
     /// Records of all runs that have one, in the order of the plan.
@@ -229,12 +233,11 @@ fn check_retry(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
         Retry::Failed => ("failed", "has failed"),
         Retry::Diverged => ("diverged", "has diverged"),
     };
-    let message = format!(
-        "--retry {flag}: none of the {} {what}, and {missing} are not recorded yet\n  = help: \
-         leave --retry out to run them",
+    Err(Failure::config(format!(
+        "--retry {flag}: none of the {} {what}, and {missing} are not recorded yet",
         count(plan.runs.len(), "run")
-    );
-    Err(Failure::config(message))
+    ))
+    .with_help("leave --retry out to run them"))
 }
 
 /// The failure of a run that ended well and has no record that can be read.
@@ -277,8 +280,7 @@ fn print_header(plan: &Plan, todo: &VecDeque<usize>, options: &Options) {
         .filter_map(|spec| matmul_note(&options.how.device, spec.model.transformer.matmul))
         .collect();
     if options.how.runs_per_worker > 1 && options.how.device.is_cpu() {
-        let note = "--runs-per-worker is for GPUs: on a CPU a worker trains its runs one by one";
-        notes.insert(note.to_owned());
+        notes.insert(ONE_BY_ONE.to_owned());
     }
     console::notes(&notes.into_iter().collect::<Vec<_>>());
 }

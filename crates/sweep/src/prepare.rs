@@ -75,10 +75,9 @@ pub fn check_memory(run: &PlannedRun, limit: MemoryLimit) -> Result<(), Failure>
     if let Some(excess) = limit.excess(needed) {
         let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets \
                     the limit, `run` with --jobs 1 leaves it all to one run";
-        return Err(Failure::resources(format!(
-            "{}: training {excess}\n  = help: {help}",
-            run.job.name()
-        )));
+        return Err(
+            Failure::resources(format!("{}: training {excess}", run.job.name())).with_help(help),
+        );
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ impl End {
         if !is_alone && matches!(failure.exit, Exit::Resources | Exit::Device) {
             let help = "it had several runs: if memory was short, a smaller --runs-per-worker \
                         needs less";
-            failure.message = format!("{}\n  = help: {help}", failure.message);
+            failure = failure.with_help(help);
         }
         Err(failure)
     }
@@ -301,7 +301,8 @@ fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
         {
             (
                 Exit::Resources,
-                "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit"
+                "the worker ran out of memory\n  = help: run fewer at a time or set a \
+                 --memory-limit"
                     .to_owned(),
             )
         }
@@ -322,7 +323,7 @@ fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
         SIGBUS => (
             Exit::SomeFailed,
             format!(
-                "the worker lost a part of its memory (signal {signal}, {name}): a disk that is full \
+                "the worker could not access memory (signal {signal}, {name}): a disk that is full \
                  or fails, or a file that was cut while it was read\n  = help: check the disk; \
                  {SAME}"
             ),
@@ -361,12 +362,13 @@ impl Outside {
         let (fact, memory) = if killed {
             (
                 "; meanwhile the system killed a process for lack of memory, most likely this one",
-                "use fewer --jobs or a --memory-limit",
+                "run fewer at a time or set a --memory-limit",
             )
         } else {
             (
                 "",
-                "if the system killed it for lack of memory, use fewer --jobs or a --memory-limit",
+                "if the system killed it for lack of memory, run fewer at a time or set a \
+                 --memory-limit",
             )
         };
         #[cfg(unix)]

@@ -69,11 +69,12 @@ pub fn refuse_changed(records: &[RunRecord], place: &Path) -> Result<(), Failure
         return Ok(());
     };
     Err(Failure::input(format!(
-        "the record of selection run {} in {} does not match its seal: it was changed after it \
-         was written\n  = help: remove it, and the run is trained again",
+        "the record of selection run {} in {} does not match its seal: it was changed after it was \
+         written",
         record.run_id,
         place.display()
-    )))
+    ))
+    .with_help("remove it, and the run is trained again"))
 }
 
 /// Keeps the records that the choice is a function of. The same records give the same bytes.
@@ -142,7 +143,7 @@ fn choice(selected: &Selected) -> String {
     };
     let edge = match selected.at_edge()[..] {
         [] => String::new(),
-        ref keys => format!("; at the end of what was tried: {}", keys.join(", ")),
+        ref keys => format!("; at the edge of values tried: {}", keys.join(", ")),
     };
     format!("{} ({by} {score:.4}{next}{edge})", chosen.text())
 }

@@ -98,7 +98,7 @@ impl Worker {
         let for_long = duration(idle.as_secs_f64());
         Some(if found.stopped {
             format!(
-                "its worker, process {process}, is stopped (SIGSTOP) for {for_long}; `kill -CONT \
+                "worker process {process} has been stopped (SIGSTOP) for {for_long}; `kill -CONT \
                  {process}` continues it"
             )
         } else {
@@ -149,7 +149,8 @@ mod tests {
             line.unwrap_or_default()
         };
         assert!(
-            said(true).contains("process 7, is stopped") && said(true).contains("kill -CONT 7")
+            said(true).contains("process 7 has been stopped")
+                && said(true).contains("kill -CONT 7")
         );
         assert!(said(false).contains("no processor time") && said(false).contains("kill -9 7"));
     }

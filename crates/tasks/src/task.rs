@@ -1,4 +1,4 @@
-//! The one trait every task implements, and the values that cross it.
+//! The two traits of every task, and the values that cross them.
 
 use crate::TaskError;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -69,8 +69,7 @@ pub struct CorpusFacts {
     pub notes: Vec<String>,
 }
 
-/// The text that a task scores, where it is all that there is to score: each of its tokens once at
-/// every length, whatever the other lengths are.
+/// The text that a task scores, where that is all it can score: each token once at every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScoredText {
     /// Number of consecutive tokens of the validation split.

@@ -5,7 +5,7 @@
 mod corpus;
 
 #[test]
-fn seeds_keep_their_promises() {
+fn fuzz_seeds_do_not_panic() {
     let scratch = corpus::Scratch::new("corpus-seeds");
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/corpus");
     let mut used = 0;

@@ -193,7 +193,7 @@ impl Attention {
             return None;
         }
         let fused = encoding.fused_qk(layer)?;
-        // Tables that take a gradient are rotated by on their own.
+        // Trained tables need a separate rotation.
         if fused.rotation.as_ref().is_some_and(is_trained) {
             return None;
         }
@@ -202,7 +202,7 @@ impl Attention {
         let fits = batch * self.n_heads * length * length <= max_logits;
         let bias = match (encoding.logits_bias(layer), encoding.decays(layer, &hidden)) {
             (None, decays) => decays.map(kernels::Bias::Decays),
-            // The fused operation adds one of them.
+            // The fused operation adds one bias.
             (Some(_), Some(_)) => return None,
             (Some(bias), None) => Some(biases.of(encoding, layer, || {
                 if let Some(values) = bias.by_distance(length) {

@@ -6,7 +6,7 @@
 //! Attention is `softmax(mask(q k^T / sqrt(head_dim) + logits_bias + content_bias)) v +
 //! output_bias`, with `(q, k)` from the encoding's `transform_qk`; or linear in the length, with
 //! feature maps of them. Long sequences go block by block over queries, each against the keys it
-//! can see: no `[heads, length, length]` tensor exists at any length.
+//! can see, and never need a `[heads, length, length]` tensor.
 //!
 //! Every weight is drawn by its path ([`posenc::Init`]), so that two models that differ in their
 //! encoding share all other weights.

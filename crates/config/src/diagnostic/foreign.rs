@@ -90,8 +90,8 @@ const ROPE_TABLE: &str = "its `rope_theta` is `model.pe.base`, its `rope_type` t
                           scaling; `longreach inspect --model-config config.json` writes it";
 
 const ATTN_FACTOR: &str = "it multiplies 0.1 ln(factor) + 1 there and replaces it here: \
-                           attention_factor = attn_factor * (0.1 ln(factor) + 1), and leave \
-                           attn_factor = 1 out";
+                           attention_factor = attn_factor * (0.1 ln(factor) + 1); leave out an \
+                           attn_factor of 1";
 
 keys! {
     // Rotary encodings.
@@ -118,7 +118,7 @@ keys! {
     other "rope_parameters" is "model.pe.scaling", ROPE_TABLE;
     same "type" is "kind";
     other "rope_type" is "model.pe.scaling.kind",
-        "its kind `default` is to leave out the scaling here, and `dynamic` is `dynamic_ntk`";
+        "`default` is no scaling at all, and `dynamic` is `dynamic_ntk`";
     same "scaling_factor" is "model.pe.scaling.factor", "the test length over the training length";
     same "rope_scaling_factor" is "model.pe.scaling.factor";
     other "rope_freq_scale" is "model.pe.scaling.factor", "factor is 1 over it";
@@ -186,14 +186,14 @@ keys! {
     same "tie_word_embeddings" is "model.tied_head";
     same "tie_embedding" is "model.tied_head";
     other "attn_qk_norm" is "model.qk_norm",
-        "its l2 norm with a scale is not here; \"rms_norm\" is the nearest";
+        "there is no l2 norm with a scale; \"rms_norm\" is the nearest";
     other "use_qk_norm" is "model.qk_norm", "true is \"rms_norm\", false is \"none\"";
     other "hidden_act" is "model.activation",
         "\"silu\" in a Llama is \"swiglu\", \"gelu\" is \"gelu\"";
     other "causal" is "model.mask", "true is \"causal\", false is \"bidirectional\"";
     other "num_key_value_heads" is "", "every head has its own keys and values here";
     other "n_kv_head" is "", "every head has its own keys and values here";
-    other "attention_dropout" is "", "only `model.dropout` is here, which leaves attention alone";
+    other "attention_dropout" is "", "only `model.dropout` is here; attention weights have none";
     other "bias" is "model.biases", "that of the linear layers; LayerNorm always has its shift";
     other "attention_bias" is "model.biases", "one key for attention and the feed-forward half";
     other "mlp_bias" is "model.biases", "one key for attention and the feed-forward half";

@@ -97,7 +97,7 @@ pub fn deserialize_at<T: DeserializeOwned>(
             table: &table,
             origins,
         }
-        .explain(error.inner())
+        .caused(error.inner())
     })
 }
 
@@ -142,7 +142,7 @@ struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    fn explain(&self, error: &ReadError) -> Diagnostic {
+    fn caused(&self, error: &ReadError) -> Diagnostic {
         let name = TableName::from(&self.path);
         match error {
             ReadError::UnknownField { name, known } => self.unknown_key(name, known),

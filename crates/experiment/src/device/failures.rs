@@ -60,21 +60,18 @@ fn explained(device: &DeviceName, said: &str) -> Failure {
                 Some(size) => format!("; a buffer of {} did not fit", bytes(size as f64)),
                 None => String::new(),
             };
-            Failure::resources(format!(
-                "{device} has no memory left{what}\n  = help: a smaller batch_size, train_len or \
-                 d_model, or fewer --jobs or --runs-per-worker need less; under a smaller \
-                 --memory-limit long test lengths are left out; other processes may hold memory \
-                 of the device\n  = help: {SAME}"
-            ))
+            Failure::resources(format!("{device} has no memory left{what}"))
+                .with_help(
+                    "a smaller batch_size, train_len or d_model, or fewer runs at a time or in a \
+                     worker, need less; under a smaller --memory-limit long test lengths are left \
+                     out; other processes may hold memory of the device",
+                )
+                .with_help(SAME)
         }
         Some(Cause::Lost(why)) => {
-            let message = format!("{device} was lost: {why}\n  = help: {SAME}");
-            Failure::new(Exit::Device, message)
+            Failure::new(Exit::Device, format!("{device} was lost: {why}")).with_help(SAME)
         }
-        None => {
-            let message = format!("{device} failed (see above)\n  = help: {SAME}");
-            Failure::new(Exit::Device, message)
-        }
+        None => Failure::new(Exit::Device, format!("{device} failed (see above)")).with_help(SAME),
     }
 }
 

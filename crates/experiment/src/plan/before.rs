@@ -1,6 +1,6 @@
-//! The length that was trained on before an encoding came in.
+//! The length that was trained on before an encoding was used.
 //!
-//! Lengths of scalings that are left out, such as `original_max_position_embeddings`, mean it: YaRN
+//! Unset lengths of scalings, such as `original_max_position_embeddings`, default to it: YaRN
 //! adapts a model to more than the length it was trained on, not to the length of the adaptation.
 
 use crate::spec::differences::{differences, shown};
@@ -102,7 +102,7 @@ impl<'a> TrainedBefore<'a> {
         pe
     }
 
-    /// What is left out of an encoding means another length than a reader may think.
+    /// A note if unset lengths default to another length than one may expect.
     fn meaning(&self, pe: &EncodingConfig) -> Option<String> {
         let first = self.first_of(pe);
         let before = self.length(first);
@@ -131,7 +131,7 @@ impl<'a> TrainedBefore<'a> {
         ))
     }
 
-    /// Lengths that are left out of an encoding which was trained before with others.
+    /// A note if unset lengths now differ from those of the starting run.
     fn changed(&self, pe: &EncodingConfig) -> Option<String> {
         let start = self.start?;
         if self.first_of(pe) > 0 || pe.kind() != start.pe.kind() {

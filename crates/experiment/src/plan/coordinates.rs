@@ -7,8 +7,8 @@ use config::diagnostic::Diagnostic;
 use posenc::{ConfigError, Facts, PositionsConfig};
 use tasks::Task;
 
-/// Refuses a shift of coordinates that there are none of, and coordinates of training that pass the
-/// encoding's end, moved or not.
+/// Refuses a shift with nothing to move, and training coordinates that pass the encoding's end,
+/// shifted or not.
 pub(super) fn check_shift(
     cell: &Cell,
     coordinates: Coordinates,

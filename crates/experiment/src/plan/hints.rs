@@ -270,7 +270,7 @@ fn missing(name: &str, table: &TableName) -> Option<String> {
     }
 }
 
-/// The seeds that someone means who writes how many.
+/// How to write `seeds` that are given as a number.
 fn number_of_seeds(value: &str) -> Option<String> {
     let count = value.parse::<u64>().ok().filter(|count| *count <= 20)?;
     let seeds: Vec<String> = (0..count.max(1)).map(|seed| seed.to_string()).collect();

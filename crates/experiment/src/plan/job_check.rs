@@ -15,7 +15,7 @@ use config::origins::Origins;
 use serde_json::{Value, json};
 use tasks::Task;
 
-/// A job read as the configuration that it is the plan of.
+/// A job as the configuration that it was planned from.
 pub struct JobConfig {
     cell: Cell,
     experiment: Experiment,
@@ -149,8 +149,8 @@ impl JobConfig {
     }
 }
 
-/// The configuration that a job is the plan of, without variants: theirs are resolved for each
-/// length, which no key of a configuration can say.
+/// The configuration that a job was planned from, without variants: they are resolved for each
+/// length, which no key can express.
 fn config(job: &Job) -> Value {
     let RunSpec {
         task,

@@ -174,7 +174,7 @@ impl Collection {
         }
         // Each round corrects another key.
         for _ in 0..MOST {
-            if !repairs.explain(&mistake) {
+            if !repairs.caused(&mistake) {
                 self.add(mistake.clone());
             }
             if !can_repair(&mistake) {
@@ -202,8 +202,8 @@ struct Repairs<'a> {
 }
 
 impl Repairs<'_> {
-    /// Whether a mistake may be there because of a repair.
-    fn explain(&self, mistake: &Diagnostic) -> bool {
+    /// Whether a repair may have caused a mistake.
+    fn caused(&self, mistake: &Diagnostic) -> bool {
         let Some(path) = mistake
             .key
             .as_deref()

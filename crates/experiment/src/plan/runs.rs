@@ -200,7 +200,7 @@ impl Planner {
             shown(&other),
             shown(&all)
         );
-        // What is written in two ways; seeds where nothing is.
+        // The label that is written in two ways, or `seeds`.
         let written = if cell.labels.is_empty() {
             chosen
         } else {

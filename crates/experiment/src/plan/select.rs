@@ -107,7 +107,7 @@ impl SelectSection {
     ///
     /// # Errors
     ///
-    /// A stage that these steps leave none of.
+    /// A stage that is left without a step.
     pub(super) fn sweep(&self, cell: &Cell, written: &Experiment) -> Result<Cell, Diagnostic> {
         let steps = (written.train.steps as f64 * self.steps).round() as u64;
         let in_length = TestLen::One(written.train.train_len);
@@ -129,7 +129,7 @@ pub(super) fn halved(cell: &Cell, written: &Experiment) -> Result<Option<Cell>, 
     }
     check_seeds(cell, "half_seeds", &written.half_seeds, "[100, 101]")?;
     let foreign = |seed: &u64| !written.seeds.contains(seed);
-    // Who asks for fewer seeds in an argument asks for the halves of these.
+    // Where an argument sets only `seeds`, `half_seeds` loses the others.
     let is_argument = |key: &str| cell.origins.find(&KeyPath::new([key])).argument.is_some();
     let is_shortened = is_argument("seeds") && !is_argument("half_seeds");
     let mut half_seeds = written.half_seeds.clone();

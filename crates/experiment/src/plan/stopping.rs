@@ -164,7 +164,7 @@ fn check_bound(cell: &Cell, stop: &StopSpec) -> Result<(), Diagnostic> {
         (None, Some(_)) => "train.stop.at_most",
         (given, _) => {
             let problem = match given {
-                Some(_) => "has two bounds, and a training is ended by one",
+                Some(_) => "has two bounds, and only one is allowed",
                 None => "has no bound that ends the training",
             };
             let right = match lower_is_better(metric) {

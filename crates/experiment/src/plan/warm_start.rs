@@ -16,7 +16,7 @@ use tiny_transformer::TransformerConfig;
 /// A recorded run, its directory and its job.
 pub type RecordedRun = (PathBuf, Job, RunRecord);
 
-/// The recorded runs of a seed below a directory that ended well.
+/// Recorded runs of a seed that ended well, below a directory.
 pub type RunsOfSeed = fn(&Path, u64) -> io::Result<Vec<RecordedRun>>;
 
 /// A run or a file to start from.

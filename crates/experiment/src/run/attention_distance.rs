@@ -116,7 +116,7 @@ impl Prepared for PreparedWatched<'_> {
     }
 }
 
-/// Whether a token is as far from the next one as every other.
+/// Whether all steps from token to token are equal and not 0.
 fn steps_evenly(positions: &[f64]) -> bool {
     let mut steps = positions.windows(2).map(|pair| pair[1] - pair[0]);
     let first = steps.next().unwrap_or(0.0);

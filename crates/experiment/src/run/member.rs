@@ -47,7 +47,7 @@ pub struct Run<'a> {
     pub stop_task: Option<&'a dyn Task>,
     /// The device.
     pub device: &'a Device,
-    /// What changes no number.
+    /// How to run it.
     pub how: &'a How,
     /// Receives progress.
     pub report: &'a dyn Fn(&Event),
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
                 &mut train.scores,
                 &record.evals,
             );
-            // The weights are those of then.
+            // Training was not repeated.
             let together = record.environment.runs_together;
             record.environment = environment(&self.how.device);
             record.environment.runs_together = together;
@@ -256,8 +256,8 @@ impl<'a> Run<'a> {
         write_record(self.disk, self.directory, &record)
     }
 
-    /// With how many runs at most this one may be trained together, if it may. Not with how many it
-    /// was: that depends on what other workers did and on which of them were killed.
+    /// The most runs, this one included, that may be trained together, if it may. Not the number
+    /// that was: it depends on what other workers did and on which of them were killed.
     fn together(&self) -> Option<usize> {
         let most = self.how.runs_per_worker;
         let may = most > 1 && !self.how.device.is_cpu() && shape(&self.job.spec).is_some();
@@ -320,8 +320,8 @@ impl<'a> Run<'a> {
 }
 
 impl ReadyRun<'_> {
-    /// Takes the scores of the step that training starts after, if a signal came between the two;
-    /// false if there is one again.
+    /// Takes the scores of the step that training starts after, if a signal prevented it before;
+    /// false if one does again.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct AdamW {
 struct Progress {
     config: AdamWConfig,
     step: i32,
-    /// The steps before parameters that a later stage brought, by path; 0 for all others.
+    /// Steps taken before a later stage added a parameter, by path; absent means 0.
     later: BTreeMap<String, i32>,
 }
 

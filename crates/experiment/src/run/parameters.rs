@@ -112,8 +112,8 @@ pub fn is_of_encoding(path: &str) -> bool {
     path.starts_with(ENCODING)
 }
 
-/// The path of the parameter of a single model that a parameter of several is, and whose it is:
-/// that of one model, or `None` for the parameters of all, one after the other.
+/// The path that a parameter of several models has in a single one, and the model it belongs to:
+/// `None` for the parameters of all, one after the other.
 pub fn own_path(path: &str) -> (String, Option<usize>) {
     if let Some(rest) = path.strip_prefix(JOINED) {
         return (format!("{ENCODING}{rest}"), None);

@@ -30,7 +30,7 @@ pub struct Test<'a> {
     pub positions: &'a PositionsConfig,
     /// Seed of sampled positions.
     pub seed: u64,
-    /// What a position counts.
+    /// Source of coordinates.
     pub coordinates: Coordinates,
     /// Whether the denominators of linear attention are counted.
     pub denominators: bool,

@@ -2,8 +2,8 @@
 //! of `train.stop`.
 //!
 //! A score is a function of the weights after its step. It is taken after the step, or from the
-//! checkpoint of that step where the run was stopped before. The first kind changes nothing of the
-//! training; the second may end it.
+//! checkpoint of that step where the run was stopped before. `eval.every` does not change the
+//! training; `train.stop` may end it.
 
 use crate::plan::memory::{self, MemoryLimit};
 use crate::run::evaluate::evaluate;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use support::exit::Failure;
 use tasks::Task;
 
-/// The scores of a training, its last step aside.
+/// The scores of a training before its last step.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingScores {
@@ -181,7 +181,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// The scores of the training, its last step aside.
+    /// The scores of the training before its last step.
     pub fn into_taken(self) -> TrainingScores {
         self.taken
     }
@@ -252,7 +252,7 @@ pub fn check_stop_scores(spec: &RunSpec, scores: &[StopScore], step: u64) -> Res
     Ok(())
 }
 
-/// Whether steps are those that are due, the last of all, `end`, aside.
+/// Whether steps are all that are due; the last, `end`, may be missing.
 fn are_due(steps: &[u64], due: impl Iterator<Item = u64> + Clone, end: u64) -> bool {
     let steps = steps.iter().copied();
     steps.clone().eq(due.clone()) || steps.eq(due.filter(|step| *step < end))

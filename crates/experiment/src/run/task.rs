@@ -6,7 +6,7 @@ use crate::spec::{Job, RunSpec};
 use config::diagnostic::Diagnostic;
 use std::collections::HashMap;
 use std::rc::Rc;
-use support::exit::{Exit, Failure};
+use support::exit::Failure;
 use tasks::{Rows, Task, TaskError};
 
 /// How a corpus is found again.
@@ -104,16 +104,11 @@ fn attempt(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, 
 fn build(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Failure> {
     let spec = &job.spec;
     let task = attempt(job, test_lens, rows).map_err(|error| {
-        let exit = if matches!(error, TaskError::Input { .. }) {
-            Exit::Input
+        if matches!(error, TaskError::Input { .. }) {
+            Failure::input(error).with_help(MOVED)
         } else {
-            Exit::Config
-        };
-        let message = match exit {
-            Exit::Input => format!("{error}\n  = help: {MOVED}"),
-            _ => error.to_string(),
-        };
-        Failure::new(exit, message)
+            Failure::config(error)
+        }
     })?;
     // The spec only names a corpus; the hash stands for its text.
     let found = task.corpus().map(|corpus| corpus.blake3.clone());
@@ -121,10 +116,14 @@ fn build(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Fa
         let [found, planned] = [found, spec.corpus_blake3.clone()]
             .map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
         return Err(Failure::input(format!(
-            "the corpus changed since the run was planned: hash {found} instead of {planned}\n  = \
-             note: its files are relative to {}\n  = help: restore them, or run the config again: \
-             other text makes other runs; {MOVED}",
+            "the corpus changed since the run was planned: hash {found} instead of {planned}"
+        ))
+        .with_note(format!(
+            "its files are relative to {}",
             job.config_dir.display()
+        ))
+        .with_help(format!(
+            "restore them, or run the config again: other text makes other runs; {MOVED}"
         )));
     }
     Ok(task)

@@ -1,5 +1,5 @@
 //! One process and its runs: they are trained together, then each is evaluated and recorded. What a
-//! sweep spawns and a cluster's array job would call.
+//! sweep spawns, here or in a task of a cluster.
 
 use crate::device;
 use crate::plan::memory::{self, Memory, MemoryLimit, TaskSizes};
@@ -234,7 +234,7 @@ fn train_and_evaluate(
 fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
     let sized = runs.iter().map(|(_, run)| {
         let spec = &run.job.spec;
-        // Counted, not drawn: what does not fit is refused before it is there.
+        // Counts, draws nothing: what does not fit is never allocated.
         let facts = spec.model.pe.facts(&spec.model.transformer.shape());
         let parameters = spec.model.transformer.num_params(&facts);
         let sizes = TaskSizes::of(run.task, &spec.eval.test_lens).beside(run.stop_task);
@@ -255,10 +255,11 @@ fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
             "smaller --runs-per-worker, batch_size",
         ),
     };
-    Err(Failure::resources(format!(
-        "{what} {excess}\n  = help: a {less}, train_len or d_model needs less; --memory-limit sets \
-         the limit"
-    )))
+    Err(
+        Failure::resources(format!("{what} {excess}")).with_help(format!(
+            "a {less}, train_len or d_model needs less; --memory-limit sets the limit"
+        )),
+    )
 }
 
 /// Trains what has begun, each from its newest checkpoint, and writes checkpoints and step logs on

@@ -81,8 +81,7 @@ pub fn check_record(directory: &Path) -> Result<Option<String>, Failure> {
 /// As [`check_record`].
 pub fn check_readable(path: &Path) -> Result<Option<String>, Failure> {
     let refuse = |error: &StoreError, help: &str| {
-        let message = format!("{error}, and is not replaced\n  = help: {help}");
-        Err(Failure::input(message))
+        Err(Failure::input(format!("{error}, and is not replaced")).with_help(help))
     };
     match records::read_record(path) {
         Ok(_) => Ok(None),
@@ -140,7 +139,7 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     };
     let lease = match lock {
         None if !lease::is_ours(directory) => {
-            // One that was made since the look above is alive.
+            // A lease made since the check above is alive.
             let dead = lease::holder(directory).filter(lease::has_ended);
             Some(LiveLease::take(
                 directory,
@@ -150,7 +149,7 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
         }
         _ => None,
     };
-    // While it is held, so that what is half written is not being written.
+    // While the run is held, no other process is writing these.
     disk.remove_scratch(directory);
     Ok(Hold::new(lock, lease))
 }
@@ -166,10 +165,7 @@ pub fn refuse_link(directory: &Path, what: &str) -> Result<(), Failure> {
     }
     let help =
         format!("{what} needs a real directory: name the one behind the link, or remove the link");
-    Err(Failure::input(format!(
-        "{} is a link\n  = help: {help}",
-        directory.display()
-    )))
+    Err(Failure::input(format!("{} is a link", directory.display())).with_help(help))
 }
 
 /// Reads the job of a run and checks that its spec is the one that its run id is the hash of.
@@ -194,10 +190,11 @@ pub fn check_own(directory: &Path, job: &Job) -> Result<(), Failure> {
     }
     let help = "`longreach run` with its config writes it anew";
     Err(Failure::input(format!(
-        "{} was changed: its spec is not that of run {}\n  = help: {help}",
+        "{} was changed: its spec is not that of run {}",
         directory.join(JOB_FILE).display(),
         job.run_id
-    )))
+    ))
+    .with_help(help))
 }
 
 /// Reads the job of a run directory.
@@ -208,9 +205,8 @@ pub fn check_own(directory: &Path, job: &Job) -> Result<(), Failure> {
 pub fn read_job(directory: &Path) -> Result<Job, Failure> {
     let path = directory.join(JOB_FILE);
     let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES).map_err(|error| {
-        Failure::input(format!(
-            "{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID"
-        ))
+        Failure::input(format!("{error:#}"))
+            .with_help("name the directory of a run, such as runs/EXPERIMENT/RUN_ID")
     })?;
     let job: Job = serde_json::from_slice(&bytes).map_err(|error| {
         Failure::input(format!(
@@ -233,7 +229,7 @@ pub fn is_of_pytorch(record: &RunRecord) -> bool {
     record.environment.burn.starts_with("none: pytorch")
 }
 
-/// Levels below a directory of all runs: experiments, then runs.
+/// Levels that are searched below a directory.
 const DEPTH: usize = 3;
 
 /// What lies below a directory: runs, and directories that cannot be read.
@@ -245,7 +241,7 @@ pub struct Runs {
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// The runs below a directory, no deeper than an experiment's; links are not followed.
+/// The runs up to `DEPTH` levels below a directory; links are not followed.
 ///
 /// # Errors
 ///
@@ -263,11 +259,11 @@ pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
             _ => error.to_string(),
         };
         let help = "name a directory that `longreach run` wrote, such as runs/quickstart";
-        Failure::input(format!("{problem}\n  = help: {help}"))
+        Failure::input(problem).with_help(help)
     })
 }
 
-/// The recorded runs of a seed below a directory that ended well.
+/// Recorded runs of a seed that ended well, below a directory.
 ///
 /// # Errors
 ///

@@ -187,10 +187,12 @@ pub fn busy(directory: &Path, holder: &Holder) -> Failure {
         holder.who()
     };
     let patience = Duration::from_millis(holder.interval_ms) * lease::PATIENCE;
-    let message = format!(
-        "{} is leased by {who}\n  = note: a lease without a heartbeat for {} s is taken over",
-        directory.display(),
+    Failure::new(
+        Exit::Busy,
+        format!("{} is leased by {who}", directory.display()),
+    )
+    .with_note(format!(
+        "a lease without a heartbeat for {} s is taken over",
         patience.as_secs().max(1)
-    );
-    Failure::new(Exit::Busy, message)
+    ))
 }

@@ -350,9 +350,9 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
         "`longreach report {}` lists the configs its records belong to",
         quoted(&experiment.to_string_lossy())
     );
-    Err(Failure::config(format!(
-        "--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"
-    )))
+    Err(Failure::config(format!("--config {name}: {problem}"))
+        .with_allowed(format!("{allowed}{notes}"))
+        .with_help(help))
 }
 
 /// The first names of some configs; none of none.
@@ -365,9 +365,12 @@ fn kept_names(configs: &[Config]) -> Option<String> {
 fn never_chosen(name: &str, configs: &[Config]) -> Failure {
     let allowed = kept_names(configs).unwrap_or_else(|| "none: no config is kept here".to_owned());
     Failure::config(format!(
-        "--config {name}: it has [select] and was not run here as it is, so that its chosen \
-             values are not known\n  = allowed: {allowed}\n  = help: `longreach run {}` \
-             chooses them, or name the id of a config with overrides",
+        "--config {name}: it has [select] and was not run here as it is, so that its chosen values \
+         are not known"
+    ))
+    .with_allowed(allowed)
+    .with_help(format!(
+        "`longreach run {}` chooses them, or name the id of a config with overrides",
         quoted(name)
     ))
 }

@@ -62,7 +62,7 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
         if !run.join(JOB_FILE).is_file() {
             let help = "name a run's directory, such as runs/NAME/ID, or that of an experiment";
             let problem = format!("{place} is not a file of a run");
-            return Err(Failure::input(format!("{problem}\n  = help: {help}")));
+            return Err(Failure::input(problem).with_help(help));
         }
         return Ok(vec![run.to_owned()]);
     }
@@ -82,9 +82,10 @@ pub(super) fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<Path
     if recorded.is_empty() {
         let help = "`longreach run` with its config finishes them";
         return Err(Failure::input(format!(
-            "{place}: none of its {} is recorded\n  = help: {help}",
+            "{place}: none of its {} is recorded",
             count(unfinished.len(), "run")
-        )));
+        ))
+        .with_help(help));
     }
     let mut left_out = |runs: usize, why: &str| {
         if runs > 0 {
@@ -132,18 +133,21 @@ fn results(recorded: Vec<PathBuf>, path: &Path, note: &mut impl FnMut(&str)) -> 
 /// Why a directory without a run is refused.
 fn no_run(path: &Path) -> Failure {
     let place = path.display();
-    let mut inside = directories_in(path).unwrap_or_default();
+    // `submit` writes its runs below `runs`.
+    let places = [path.to_owned(), path.join("runs")];
+    let inside = places.iter().filter_map(|place| directories_in(place).ok());
+    let mut inside: Vec<PathBuf> = inside.flatten().collect();
     inside.push(path.to_owned());
     if inside.iter().any(|run| trained_in_pytorch(run).is_some()) {
         let help = "`longreach.bench` scores it at every length of eval.test_lens";
         return Failure::input(format!(
-            "{place} was trained in PyTorch: this program has neither its code nor its weights\n  \
-             = help: {help}"
-        ));
+            "{place} was trained in PyTorch: this program has neither its code nor its weights"
+        ))
+        .with_help(help);
     }
     if path.join(RECORD_FILE).is_file() {
         let help = "`longreach run` with its config writes it anew";
-        return Failure::input(format!("{place}: {JOB_FILE} is missing\n  = help: {help}"));
+        return Failure::input(format!("{place}: {JOB_FILE} is missing")).with_help(help);
     }
     let experiments: Vec<String> = inside
         .iter()
@@ -152,13 +156,13 @@ fn no_run(path: &Path) -> Failure {
         .collect();
     if experiments.is_empty() {
         let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-        return Failure::input(format!("{place} holds no run\n  = help: {help}"));
+        return Failure::input(format!("{place} holds no run")).with_help(help);
     }
     let (listed, help) = (list(&experiments), "name one or more of them");
     let problem = format!("{place} holds experiments, not runs");
-    Failure::config(format!(
-        "{problem}\n  = allowed: {listed}\n  = help: {help}"
-    ))
+    Failure::config(problem)
+        .with_allowed(listed)
+        .with_help(help)
 }
 
 /// The run whose id begins with the last part of a path.
@@ -178,27 +182,25 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         0 if let Some(run) = in_pytorch => Err(no_run(run)),
         0 if runs.is_empty() => {
             let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-            Err(Failure::input(format!(
-                "{place} does not exist\n  = help: {help}"
-            )))
+            Err(Failure::input(format!("{place} does not exist")).with_help(help))
         }
         0 => {
             let mut ids: Vec<String> = runs.iter().map(|run| id(run)).collect();
             closest_first(&wanted, &mut ids);
             let help = "`longreach status` lists the runs with their ids";
-            Err(Failure::input(format!(
-                "{place}: no run id begins with {wanted}\n  = allowed: {}\n  = help: {help}",
-                list(&ids)
-            )))
+            Err(
+                Failure::input(format!("{place}: no run id begins with {wanted}"))
+                    .with_allowed(list(&ids))
+                    .with_help(help),
+            )
         }
         n => {
             let described: Vec<String> = matches.iter().map(|run| describe(run)).collect();
             let problem = format!("{place}: the ids of {n} runs begin with {wanted}");
             let help = "write more of the id";
-            Err(Failure::config(format!(
-                "{problem}\n  = allowed: {}\n  = help: {help}",
-                list(&described)
-            )))
+            Err(Failure::config(problem)
+                .with_allowed(list(&described))
+                .with_help(help))
         }
     }
 }

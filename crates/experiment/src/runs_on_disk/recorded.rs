@@ -70,7 +70,7 @@ pub fn weights_help(directory: &Path) -> String {
 /// The failure of a run without its weights.
 pub fn no_weights(directory: &Path, error: &anyhow::Error) -> Failure {
     let help = weights_help(directory);
-    Failure::input(format!("{error:#}\n  = help: {help}"))
+    Failure::input(format!("{error:#}")).with_help(help)
 }
 
 /// The records of some files, by run.
@@ -301,7 +301,7 @@ impl Recorded {
 
     /// A note on records whose values were chosen by runs of the plan that no file holds.
     fn lacks_sweep(&self, plan: &Plan) -> Option<String> {
-        // Once they have chosen, they were trained or were recorded here.
+        // After the choice, its runs were trained or recorded here.
         let open = plan
             .selection
             .iter()
@@ -343,9 +343,9 @@ fn scored(record: &RunRecord) -> usize {
 /// A file that cannot be used.
 fn refused(problem: impl std::fmt::Display, help: &str) -> Failure {
     let allowed = "records of this version, each once or with equal numbers, as they were written";
-    Failure::input(format!(
-        "--recorded: {problem}\n  = allowed: {allowed}\n  = help: {help}"
-    ))
+    Failure::input(format!("--recorded: {problem}"))
+        .with_allowed(allowed)
+        .with_help(help)
 }
 
 /// The files, and the records of sweeps that `longreach gather` wrote beside them.
@@ -377,9 +377,9 @@ fn refuse_other(file: &Path) -> Result<(), Failure> {
                 ));
             }
             let help = "write key=value before --recorded, which takes every file that follows it";
-            let message =
-                format!("--recorded: {problem}\n  = allowed: files of records\n  = help: {help}");
-            return Err(Failure::config(message));
+            return Err(Failure::config(format!("--recorded: {problem}"))
+                .with_allowed("files of records")
+                .with_help(help));
         }
         Err(error) => return Err(refused(format!("{name}: {error}"), "name another file")),
     };

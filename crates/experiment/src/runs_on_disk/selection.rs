@@ -72,11 +72,11 @@ impl Filter {
             .unwrap_or_default();
         if key.is_empty() || raw.is_empty() {
             let help = "write --where pe=rope, --where seed=0 or --where model.pe.base=10000";
-            let message = format!(
-                "--where {text}: is not a key with a value\n  = allowed: KEY=VALUE\n  = help: \
-                 {help}"
+            return Err(
+                Failure::config(format!("--where {text}: is not a key with a value"))
+                    .with_allowed("KEY=VALUE")
+                    .with_help(help),
             );
-            return Err(Failure::config(message));
         }
         let key = match key {
             "pe" => "model.pe.kind",
@@ -97,11 +97,9 @@ impl Filter {
     /// Checks that some run has the key, and some run the value.
     fn check(&self, known: &[&Value]) -> Result<(), Failure> {
         let refuse = |problem: &str, allowed: &str, help: &str| {
-            let message = format!(
-                "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
-                self.text
-            );
-            Err(Failure::config(message))
+            Err(Failure::config(format!("--where {}: {problem}", self.text))
+                .with_allowed(allowed)
+                .with_help(help))
         };
         let values: BTreeSet<String> = known
             .iter()

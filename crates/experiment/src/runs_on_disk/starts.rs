@@ -66,9 +66,12 @@ pub fn check_starts<'a>(runs: impl IntoIterator<Item = &'a PlannedRun>) -> Resul
             let start = start.display();
             return Err(Failure::input(format!(
                 "{name}: starts from the weights of {start}, whose record was copied from {place} \
-                 without weights\n  = allowed: a run that was trained here\n  = help: remove \
-                 {start} and run its config without --recorded: the weights are the same bytes on \
-                 the same build"
+                 without weights"
+            ))
+            .with_allowed("a run that was trained here")
+            .with_help(format!(
+                "remove {start} and run its config without --recorded: the weights are the same \
+                 bytes on the same build"
             )));
         }
         start_weights(job).map_err(|failure| {

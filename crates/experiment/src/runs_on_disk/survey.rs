@@ -59,13 +59,15 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
         }
         let seen = if complete { "" } else { "at least " };
         return Err(Failure::config(format!(
-            "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = \
-                 allowed: a run's directory, an experiment's, a directory of experiments, or a \
-                 file of records\n  = help: name the ones you mean, or give --recursive",
+            "{} holds experiments more than one level below it: {seen}{} would be read{}",
             root.display(),
             count(places.len(), "experiment"),
             lines.concat()
-        )));
+        ))
+        .with_allowed(
+            "a run's directory, an experiment's, a directory of experiments, or a file of records",
+        )
+        .with_help("name the ones you mean, or give --recursive"));
     }
     Ok(PLAIN_DEPTH)
 }

@@ -1,6 +1,6 @@
 //! What is known of published models beside their files.
 
-/// Models whose pairs are neighbours; all others turn the halves of a head.
+/// Models with interleaved pairs, `(2i, 2i + 1)`; all others use halves.
 pub(super) const INTERLEAVED: [&str; 11] = [
     "cohere",
     "cohere2",

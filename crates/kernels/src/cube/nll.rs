@@ -8,7 +8,7 @@ use burn::tensor::Shape;
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-/// Below every logit that is worth a name. Shading languages have no -inf.
+/// A maximum starts here, below any logit. Shading languages have no -inf.
 const LOWEST: f32 = -3.0e38;
 
 /// `losses` receives the loss of each row, `stats` its largest logit and the logarithm of the sum

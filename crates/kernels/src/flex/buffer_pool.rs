@@ -160,7 +160,7 @@ impl Buffer {
             drop(superfluous);
             vec![0.0; size]
         });
-        // `align_offset` may give up with `usize::MAX`. Then the start is only not aligned.
+        // `align_offset` may give up with `usize::MAX`. Then the start is just not aligned.
         let start = values
             .as_ptr()
             .align_offset(LINE * size_of::<f32>())

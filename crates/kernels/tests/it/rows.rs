@@ -143,7 +143,7 @@ fn a_hidden_class_has_no_probability() {
 }
 
 #[test]
-fn nan_is_never_hidden() {
+fn nan_propagates() {
     for (name, mut inputs, fused, _) in operations(4, 19) {
         inputs[0].values[23] = f64::NAN;
         let (output, _) = crate::common::run(&inputs, burn::tensor::DType::F32, &*fused);

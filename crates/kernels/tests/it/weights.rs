@@ -155,7 +155,7 @@ fn cell_inputs([batch, groups, inputs, rows, columns, units, outputs]: [usize; 7
     ]
 }
 
-/// A network over cells whose inputs are not contiguous tensor.
+/// A network over cells whose inputs are not contiguous.
 fn of_cells(f: OfCells, x: &[Tensor<1>], sizes: [usize; 7]) -> Tensor<1> {
     let [batch, groups, inputs, rows, columns, units, outputs] = sizes;
     let network = CellNetwork {
@@ -239,7 +239,7 @@ fn they_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_number_that_is_none_stays_none() {
+fn nan_propagates() {
     let device = Device::flex();
     let row = |values: [f32; 3]| {
         Tensor::<4>::from_data(TensorData::new(values.to_vec(), [1, 1, 1, 3]), &device)

@@ -306,7 +306,7 @@ fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
         .as_ref()
         .is_some_and(|swept| !swept.methods.is_empty());
     let first = if is_open {
-        "; the result is shown under the first values, until others are chosen"
+        "; the result is shown with the first values until the sweep chooses"
     } else {
         ""
     };

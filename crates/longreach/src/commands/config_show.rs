@@ -145,9 +145,7 @@ fn chosen(
                 count => format!("is the beginning of {count} run ids"),
             };
             let help = "`longreach check` lists them";
-            Err(Failure::config(format!(
-                "--run {wanted}: {problem}\n  = help: {help}"
-            )))
+            Err(Failure::config(format!("--run {wanted}: {problem}")).with_help(help))
         }
     }
 }

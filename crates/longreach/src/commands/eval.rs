@@ -197,8 +197,7 @@ fn some_refuse(
     let (count, all) = (refusals().filter(is_refusal).count(), selected.len());
     let message = &first.message;
     let note = format!("{count} of {all} runs cannot be evaluated this way; this is the first");
-    let text = format!("{message}\n  = note: {note}\n  = help: {help}");
-    Some(Failure::config(text))
+    Some(Failure::config(message).with_note(note).with_help(help))
 }
 
 /// Evaluates one run of `total`, unless its evaluation exists; `None` for a run that diverged.

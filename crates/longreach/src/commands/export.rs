@@ -130,11 +130,10 @@ fn check_options(arguments: &Args) -> Result<(), Failure> {
     let Some((option, ..)) = given.iter().find(unread) else {
         return Ok(());
     };
-    let message = format!(
-        "{option} has no effect on this format\n  = help: leave it out; `longreach export --help` \
-         says which format reads it"
-    );
-    Err(Failure::config(message))
+    Err(
+        Failure::config(format!("{option} has no effect on this format"))
+            .with_help("leave it out; `longreach export --help` says which format reads it"),
+    )
 }
 
 /// Writes an event file for each record and says what was written.
@@ -178,8 +177,9 @@ fn only_run(request: &Args, format: &str) -> Result<Run, Failure> {
         return Ok(selected.remove(0));
     }
     Err(Failure::config(format!(
-        "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
-             run, such as runs/quickstart/0123",
+        "--format {format}: {} named",
         count(selected.len(), "run")
-    )))
+    ))
+    .with_allowed("one run")
+    .with_help("name the directory of a run, such as runs/quickstart/0123"))
 }

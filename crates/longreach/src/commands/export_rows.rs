@@ -179,7 +179,7 @@ fn of_run(arguments: &Args, directory: &Path) -> Result<String, Failure> {
     let batches: Vec<Printed> = if arguments.selection {
         let stop = Tasks::default().stop_task(&job)?.ok_or_else(|| {
             let problem = format!("{} has no train.stop", directory.display());
-            Failure::config(format!("{problem}\n  = help: leave out --selection"))
+            Failure::config(problem).with_help("leave out --selection")
         })?;
         let from = train.stop.as_ref().and_then(|stop| stop.min_len);
         let rows = TestRows::new(stop.as_ref(), (from, train.train_len), spec.eval.seed);

@@ -37,14 +37,17 @@ const EXAMPLES: &str = r#"Examples:
   longreach gather runs/quickstart --out results.jsonl
   longreach gather runs/a runs/b --out both.jsonl --bins 16"#;
 
-/// Refuses a new file of a name that no command reads as records.
+/// Refuses a new file whose name no command reads as records.
 fn check_name(out: &Path) -> Result<(), Failure> {
     if out.exists() || out.extension().is_some_and(|ending| ending == "jsonl") {
         return Ok(());
     }
     Err(Failure::config(format!(
-        "--out {}: records are read from files whose name ends with .jsonl\n  = help: --out {}",
-        out.display(),
+        "--out {}: records are read from files whose name ends with .jsonl",
+        out.display()
+    ))
+    .with_help(format!(
+        "--out {}",
         quoted(&out.with_extension("jsonl").to_string_lossy())
     )))
 }
@@ -62,7 +65,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let mut found = find(&places(&arguments.directories), arguments.recursive)?;
     edit_notes(&found.records, std::iter::empty());
     print_sources(&found.records);
-    // No result is among them, and no result is chosen by others.
+    // These are not results; results were chosen by them.
     let swept: Vec<RunRecord> = found
         .records
         .extract_if(.., |record| record.is_of_sweep())
@@ -70,8 +73,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let beside = out.with_file_name(SELECTION_FILE);
     if !swept.is_empty() && *out == beside {
         let problem = format!("--out {}: selection runs go there", out.display());
-        let text = format!("{problem}\n  = help: name the results otherwise: results.jsonl");
-        return Err(Failure::config(text));
+        return Err(Failure::config(problem).with_help("name the results otherwise: results.jsonl"));
     }
     let kept = kept_beside(out, &swept, &found.records)?;
     let (swept_count, kept_count) = (swept.len(), kept.len());

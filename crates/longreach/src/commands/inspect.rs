@@ -93,7 +93,7 @@ fn model_config(path: &Path) -> Result<Published, Failure> {
     let place = path.display();
     let refuse = |problem: String| {
         let help = "give the config.json of a model, as transformers writes it";
-        Failure::config(format!("{place} {problem}\n  = help: {help}"))
+        Failure::config(format!("{place} {problem}")).with_help(help)
     };
     // Files of a hub's cache are links.
     let path = path
@@ -102,6 +102,6 @@ fn model_config(path: &Path) -> Result<Published, Failure> {
     let bytes = rundir::read::bounded(&path, LARGEST);
     let bytes = bytes.map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let file: serde_json::Value =
-        serde_json::from_slice(&bytes).map_err(|error| refuse(format!("is no JSON: {error}")))?;
+        serde_json::from_slice(&bytes).map_err(|error| refuse(format!("is not JSON: {error}")))?;
     published::read(&file).map_err(refuse)
 }

@@ -85,10 +85,7 @@ fn one<'a>(runs: &'a [RunLine], id: &str) -> Result<&'a RunLine, Failure> {
                 found.to_vec()
             };
             let ids: Vec<String> = ids.iter().map(|run| run.run_id.clone()).collect();
-            Err(Failure::config(format!(
-                "--run {id}: {problem}\n  = allowed: {}",
-                first_of(&ids, 5)
-            )))
+            Err(Failure::config(format!("--run {id}: {problem}")).with_allowed(first_of(&ids, 5)))
         }
     }
 }

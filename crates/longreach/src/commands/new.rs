@@ -97,7 +97,7 @@ impl TypedValueParser for Encodings {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for a name that cannot be, encodings that do not fit the task, or a file that
+/// [`Exit::Config`] for an invalid name, encodings that do not fit the task, or a file that
 /// is there already; [`Exit::Resources`] if the directory cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let Args {
@@ -123,10 +123,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         false => dir.join(file),
     };
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::config(format!(
-            "{} is there already\n  = help: choose another name, or remove it",
-            path.display()
-        )));
+        return Err(
+            Failure::config(format!("{} is there already", path.display()))
+                .with_help("choose another name, or remove it"),
+        );
     }
     let disk = rundir::system();
     disk.create_dirs(dir)?;
@@ -178,6 +178,8 @@ fn check(text: &str) -> Result<(), Failure> {
             mistake.place = Location::Nowhere;
             if mistake.key.take().as_deref() == Some("model.coordinates") {
                 (mistake.value, mistake.allowed) = (None, None);
+                // It names the first run, whose encoding need not be the one that reads them.
+                mistake.notes.clear();
                 mistake.help = Some("name a task that has them: --task grid".to_owned());
             }
             Err(mistake.into())

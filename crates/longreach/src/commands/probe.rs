@@ -57,7 +57,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let shown = arguments.directory.display();
         let problem = format!("{shown} is not a directory");
         let help = "name one that the nodes share, such as that of the sweep";
-        return Err(Failure::config(format!("{problem}\n  = help: {help}")));
+        return Err(Failure::config(problem).with_help(help));
     }
     let env: Env<'_> = &environment;
     let of = |name| env(name).and_then(|value| value.parse::<u16>().ok());
@@ -179,16 +179,18 @@ impl Party {
             }
             if started.elapsed() > self.wait {
                 return Err(Failure::resources(format!(
-                    "{} of {} were seen in {} within {} s: {}\n  = help: the others see another \
-                     directory, or were not started; a sweep needs a directory that nodes share. \
-                     Names of processes that were killed count for an hour, or until the directory \
-                     is removed",
+                    "{} of {} were seen in {} within {} s: {}",
                     there.len(),
                     self::count(count, "process"),
                     self.place.display(),
                     self.wait.as_secs(),
                     there.into_iter().collect::<Vec<_>>().join(", ")
-                )));
+                ))
+                .with_help(
+                    "the others see another directory, or were not started; a sweep needs a \
+                     directory that nodes share. Names of processes that were killed count for an \
+                     hour, or until the directory is removed",
+                ));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -244,10 +246,12 @@ impl Party {
             console::print("sweeps are safe here");
             return Ok(Exit::Done);
         }
-        Err(Failure::resources(
-            "two processes could get the same run here\n  = help: use another file system for \
-             --out; longreach needs hard links that only one process can make",
-        ))
+        Err(
+            Failure::resources("two processes could get the same run here").with_help(
+                "use another file system for --out; longreach needs hard links that only one \
+                 process can make",
+            ),
+        )
     }
 
     /// One process locks a file; the others try to.

@@ -47,10 +47,7 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
                     "`longreach run` with its config finishes them",
                 ),
             };
-            return Err(Failure::input(format!(
-                "{}: {problem}\n  = help: {help}",
-                paths.join(", ")
-            )));
+            return Err(Failure::input(format!("{}: {problem}", paths.join(", "))).with_help(help));
         }
         tell_unsealed(&found.records);
     }
@@ -89,10 +86,13 @@ pub fn check_seal(record: &RunRecord, directory: &Path) -> Result<Option<String>
             "{name}: its record has no seal, so that an edit would not show"
         ))),
         Some(false) => Err(Failure::input(format!(
-            "{}: {RECORD_FILE} was changed after it was written: it does not match its seal\n  = \
-             allowed: a record as it was written\n  = help: `longreach verify --retrain` says what \
-             changed; without {RECORD_FILE} `longreach run` trains the run again",
+            "{}: {RECORD_FILE} was changed after it was written: it does not match its seal",
             directory.display()
+        ))
+        .with_allowed("a record as it was written")
+        .with_help(format!(
+            "`longreach verify --retrain` says what changed; without {RECORD_FILE} `longreach run` \
+             trains the run again"
         ))),
     }
 }
@@ -168,20 +168,17 @@ pub fn why(excluded: &Excluded) -> String {
 pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     for root in roots {
         if !root.exists() {
-            let message = format!(
-                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such \
-                 as runs/quickstart",
-                root.display()
+            return Err(
+                Failure::input(format!("{} does not exist", root.display())).with_help(
+                    "name a directory that `longreach run` wrote, such as runs/quickstart",
+                ),
             );
-            return Err(Failure::input(message));
         }
         let place = root.canonicalize().unwrap_or_default();
         let start = rundir::read::start(&place, 1 << 12).unwrap_or_default();
         if let Some((problem, help)) = tasks::begins_as(&start, "records") {
             let root = root.display();
-            return Err(Failure::input(format!(
-                "{root} {problem}\n  = help: {help}"
-            )));
+            return Err(Failure::input(format!("{root} {problem}")).with_help(help));
         }
         refuse_config(root)?;
     }
@@ -201,9 +198,7 @@ fn refuse_config(root: &Path) -> Result<(), Failure> {
         Err(_) => "name a directory that `longreach run` wrote, such as runs/quickstart".to_owned(),
     };
     let root = root.display();
-    Err(Failure::input(format!(
-        "{root} is a config, not records\n  = help: {help}"
-    )))
+    Err(Failure::input(format!("{root} is a config, not records")).with_help(help))
 }
 
 /// What there is instead of records: nothing, or what was left out.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use support::exit::Failure;
 
-/// Refuses to replace a file that the command did not write, by what it holds. Empty files and
-/// those that are no regular ones may be written.
+/// Refuses to replace a file that the command did not write, by what it holds. Files that are empty
+/// or not regular may be written.
 ///
 /// # Errors
 ///
@@ -14,10 +14,9 @@ pub fn check_replaced(path: &Path, is_ours: impl Fn(&Path) -> bool) -> Result<()
     if !holds_something || is_ours(path) {
         return Ok(());
     }
-    let problem = format!(
-        "{} already exists, and holds something other than what would be written\n  = help: give \
-         --out another name, or move that file",
+    Err(Failure::config(format!(
+        "{} already exists, and holds something other than what would be written",
         path.display()
-    );
-    Err(Failure::config(problem))
+    ))
+    .with_help("give --out another name, or move that file"))
 }

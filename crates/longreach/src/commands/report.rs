@@ -271,8 +271,8 @@ fn tell_missing(missing: Option<String>) -> Vec<String> {
 /// A run by experiment and run id, and its directory if it has one.
 type PlacedRun = ((String, String), Option<PathBuf>);
 
-/// What is known of the runs of a report beside their records, with paths from `out`; the others as
-/// of [`rerun_command::configs`].
+/// Link, timings and config of each run, with paths from `out`. The other parameters are those of
+/// [`rerun_command::configs`].
 fn places(
     out: &Path,
     chosen: Option<&str>,
@@ -412,11 +412,11 @@ fn config_of(
         (None, _) => Ok((None, Vec::new())),
         (Some(name), None) => {
             let help = "name a directory such as runs/quickstart, and nothing else";
-            let message = format!(
-                "--config {name}: selects runs of one experiment\n  = allowed: with one \
-                 experiment's directory\n  = help: {help}"
-            );
-            Err(Failure::config(message))
+            Err(
+                Failure::config(format!("--config {name}: selects runs of one experiment"))
+                    .with_allowed("with one experiment's directory")
+                    .with_help(help),
+            )
         }
         (Some(name), Some(experiment)) => {
             let config = kept_configs::named(experiment, name)?;
@@ -426,9 +426,8 @@ fn config_of(
                     "--config {name}: none of its runs is recorded in {}",
                     experiment.display()
                 );
-                return Err(Failure::input(format!(
-                    "{problem}\n  = help: `longreach run` with this config records them"
-                )));
+                return Err(Failure::input(problem)
+                    .with_help("`longreach run` with this config records them"));
             }
             Ok((Some(config), Vec::new()))
         }

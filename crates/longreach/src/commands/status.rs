@@ -120,10 +120,9 @@ fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String,
     lines.extend(unreadable.map(|(run, why)| without_job(&run, RunState::Unreadable, why)));
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
-        return Err(Failure::input(format!(
-            "{} holds no run\n  = help: {help}",
-            directory.display()
-        )));
+        return Err(
+            Failure::input(format!("{} holds no run", directory.display())).with_help(help),
+        );
     }
     lines.sort_by(|a, b| place(a).cmp(&place(b)));
     asked.failed = lines.iter().any(|line| line.state.is_failure());

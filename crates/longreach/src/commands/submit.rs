@@ -145,15 +145,15 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let name = shipped.name;
         let problem = format!("{name} comes with longreach, and a submitted sweep keeps its file");
         let help = format!("longreach new --from {name}; longreach submit {name}.toml ...");
-        return Err(Failure::config(format!("{problem}\n  = help: {help}")));
+        return Err(Failure::config(problem).with_help(help));
     }
     // The script of the scheduler is text.
     if out.to_str().is_none() {
         return Err(Failure::config(format!(
-            "--out {}: the path is not UTF-8, and the scheduler's script names it\n  = help: \
-                 choose another directory",
+            "--out {}: the path is not UTF-8, and the scheduler's script names it",
             out.display()
-        )));
+        ))
+        .with_help("choose another directory"));
     }
     if arguments.go {
         scheduler::installed(scheduler)?;
@@ -187,9 +187,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 /// values that the records of the sweep choose. Any other experiment as a whole.
 fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
     let refuse = |problem: String, help: &str| {
-        Err(Failure::config(format!(
-            "--chosen-by: {problem}\n  = help: {help}"
-        )))
+        Err(Failure::config(format!("--chosen-by: {problem}")).with_help(help))
     };
     match (plan.sweep(), chosen_by) {
         (None, None) => Ok(plan),
@@ -254,6 +252,9 @@ fn doubts(arguments: &Args, plan: &Plan) -> Vec<String> {
     if arguments.runs_per_gpu > 1 && arguments.gpus_per_task == 0 {
         notes.push("--runs-per-gpu does nothing without --gpus-per-task".into());
     }
+    if arguments.runs_per_worker > 1 && arguments.device.is_cpu() {
+        notes.push(sweep::ONE_BY_ONE.into());
+    }
     notes
 }
 
@@ -285,7 +286,7 @@ fn check_device(arguments: &Args) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::config(format!("{problem}\n  = help: {help}")))
+    Err(Failure::config(problem).with_help(help))
 }
 
 /// Options of `sbatch` that the script depends on, and what to give instead.
@@ -325,9 +326,10 @@ fn check_options(arguments: &Args) -> Result<(), Failure> {
             .find(|(names, _)| names.iter().any(is_meant));
         if let (Some(Scheduler::Slurm), Some((names, help))) = (arguments.cluster, own) {
             return Err(Failure::config(format!(
-                "scheduler option {option} would replace {} of the script\n  = help: {help}",
+                "scheduler option {option} would replace {} of the script",
                 names[0].replace("--no-", "--")
-            )));
+            ))
+            .with_help(help));
         }
     }
     Ok(())
@@ -338,9 +340,9 @@ fn how(arguments: &Args) -> Result<TaskHow, Failure> {
     check_device(arguments)?;
     if let (Some(Scheduler::Hq), Some(most)) = (arguments.cluster, arguments.max_parallel) {
         return Err(Failure::config(format!(
-            "--max-parallel {most}: hq starts every task that there is room for\n  = help: leave it \
-             out; --cpus-per-task says how much room a task takes"
-        )));
+            "--max-parallel {most}: hq starts every task that there is room for"
+        ))
+        .with_help("leave it out; --cpus-per-task says how much room a task takes"));
     }
     check_options(arguments)?;
     Ok(TaskHow {

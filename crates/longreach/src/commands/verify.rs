@@ -100,11 +100,12 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     if recorded.is_empty() && unreadable.is_empty() {
         let directories = request.directories.iter();
         let directories: Vec<String> = directories.map(|path| path.display().to_string()).collect();
-        return Err(Failure::input(format!(
-            "{} holds no recorded run\n  = help: name the directory of a recorded run, or one \
-             with such directories, such as runs/quickstart",
-            directories.join(", ")
-        )));
+        return Err(
+            Failure::input(format!("{} holds no recorded run", directories.join(", "))).with_help(
+                "name the directory of a recorded run, or one with such directories, such as \
+                 runs/quickstart",
+            ),
+        );
     }
     prepare(request)?;
     let mut bad = unreadable.len();

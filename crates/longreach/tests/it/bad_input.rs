@@ -145,7 +145,7 @@ train.steps -> train.steps | =
 const UNREADABLE: &str = r#"
 task={kind="masked_text",files=["empty.txt"]} -> empty.txt
 task={kind="passkey",text={files=["nowhere.txt"]}} -> task.text.files | nowhere.txt
-task={kind="text",files=["binary"],level="chars"} -> binary | no UTF-8 | byte 3
+task={kind="text",files=["binary"],level="chars"} -> binary | not UTF-8 | byte 3
 task={kind="text",files=["nowhere/*.txt"]} -> nowhere
 task={kind="text",files=["empty.txt"]} -> empty.txt
 task={kind="text",files=["short.txt"],split={by="range",valid_fraction=0.5}} -> bytes

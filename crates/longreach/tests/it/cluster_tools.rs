@@ -64,7 +64,7 @@ Slurm's queue: job 13 pending (Dependency)
 }
 
 #[test]
-fn of_submissions_at_the_same_time_one_is_written() {
+fn one_of_concurrent_submissions_is_written() {
     let sweep = Sweep::with(TINY);
     let start = |engine: &str| {
         let mut program = bare();

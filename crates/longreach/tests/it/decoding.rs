@@ -181,7 +181,7 @@ fn model_shape() -> posenc::ModelShape {
 }
 
 #[test]
-fn they_may_differ_where_the_length_is_read() {
+fn decoding_may_differ_if_length_is_read() {
     let task = task("copy");
     let batch = task.test_batch(40, 0, 64);
     // Answers that are not read again: every place has the same tokens before it, but, decoded, no

@@ -160,7 +160,7 @@ fn a_directory_that_does_not_exist_is_named_with_what_to_name() {
 }
 
 #[test]
-fn a_config_that_no_descriptor_is_left_for_is_a_want_of_resources() {
+fn a_config_without_a_free_descriptor_exits_with_resources() {
     let scratch = Scratch::with(TINY);
     // Of few descriptors those that listen for signals take some, and reading a config one.
     let limited = |descriptors: u32| {

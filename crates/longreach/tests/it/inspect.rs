@@ -319,7 +319,7 @@ fn learned_rows_are_what_training_starts_from() {
 }
 
 #[test]
-fn json_says_what_it_is_for() {
+fn json_names_the_model() {
     let line = "rope d_model=128 model.n_heads=2 model.n_layers=3 model.pe.base=500000";
     let answer = json(&words(line));
     assert_eq!(answer["kind"], "rope");

@@ -137,7 +137,7 @@ fn what_an_evaluation_keeps_beside_its_batch_counts() {
 }
 
 #[test]
-fn what_check_prints_is_what_admits() {
+fn run_admits_by_what_check_prints() {
     let scratch = Scratch::with(TINY);
     let lens = ["eval.test_lens=[4,16000]", "task.test_rows=1"];
     let (training, evaluations) = estimates(&scratch, &lens);

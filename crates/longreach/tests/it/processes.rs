@@ -412,7 +412,7 @@ fn a_stopped_worker_is_named_and_saves_when_its_sweep_is_asked_to_stop() {
     kill_process(worker, Signal::STOP).unwrap();
     let hint = format!("`kill -CONT {}` continues it", worker.as_raw_nonzero());
     let said = until(&mut sweep, &hint);
-    has(&said, "is stopped (SIGSTOP)");
+    has(&said, "has been stopped (SIGSTOP)");
     kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
     let said = rest(sweep, 143);
     has(&said, "stopped after step");

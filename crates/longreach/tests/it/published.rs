@@ -390,9 +390,9 @@ fn inspect_reads_the_file_of_a_model() {
         stdout(&output)
     );
     for (text, part) in [
-        ("", "is no JSON"),
-        ("{", "is no JSON"),
-        ("[1]", "is no JSON object"),
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[1]", "is not a JSON object"),
         ("{}", "hidden_size"),
     ] {
         fails(&run(text, &[]), 2, part);

@@ -414,7 +414,7 @@ fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
 }
 
 #[test]
-fn a_changed_step_log_means_from_the_start() {
+fn a_changed_step_log_restarts_the_run() {
     let calm = calm();
     let run = killed(&calm, "log");
     let log = run.join("steps.jsonl");
@@ -510,7 +510,7 @@ fn the_state_of_a_run_follows_from_its_directory_alone() {
 }
 
 #[test]
-fn intervals_that_are_none_are_refused() {
+fn invalid_intervals_are_refused() {
     for text in ["0", "0s", "soon", "-5", "1.5s"] {
         let interval = format!("--checkpoint-every={text}");
         let output = command("run", "x.toml".as_ref(), &[&interval]);

@@ -244,7 +244,7 @@ fn nothing_is_chosen_by_records_that_were_changed() {
     assert_eq!(output.status.code(), Some(3), "{told}");
     has(&told, "does not match its seal");
     assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);
-    // The mend that is named.
+    // The fix that the error names.
     std::fs::remove_file(forged).unwrap();
     scratch.trains(&[]);
     assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), before);

@@ -8,7 +8,7 @@
 //!   initial values, appendix A.2.
 //! - Parameters: per layer L: `layers.L.weight`, w, `[D, H]`, and `layers.L.alpha`, `[H]`; none if
 //!   every pair completes a turn.
-//! - Limits: none. Coordinates stay between 0 and L; the fast pairs turn on.
+//! - Limits: none. Coordinates stay in 0..L; the fast pairs keep turning.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
@@ -64,7 +64,7 @@ impl DaropeConfig {
     }
 }
 
-/// How near to 0 and to L a position may come before its logit.
+/// How near to 0 and 1 a share of L may come before its logit.
 const CLIPPED: f64 = 1e-6;
 
 /// Rotation by position and, in slow pairs, by content.

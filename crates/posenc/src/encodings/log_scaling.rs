@@ -61,7 +61,7 @@ pub struct LogScalingConfig {
     pub init_scale: f64,
 }
 
-/// What s starts from unless given.
+/// Defaults of the keys above.
 const STRENGTH: f64 = 0.1;
 const INIT_SCALE: f64 = 0.43;
 

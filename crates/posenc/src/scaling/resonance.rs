@@ -27,7 +27,7 @@ impl Scaling for ResonanceScaling {
         let pairs = plain.inv_freq.len();
         if let Some(periods) = &self.periods {
             let periods = periods.iter().cycle().take(pairs);
-            // A turn for each token is none, and so exact at every position.
+            // A period of 1 is no rotation: angle 0, exact at any position.
             let theta = |period: &usize| match period {
                 1 => 0.0,
                 period => 2.0 * PI / *period as f64,

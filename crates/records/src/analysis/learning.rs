@@ -12,7 +12,7 @@ use crate::stats::Estimate;
 use crate::text::{list, name, thousands};
 use std::collections::BTreeSet;
 
-/// Methods that are still learning, of which the sentence names each though all are.
+/// Up to this many methods are named even if all are still learning.
 const MOST_LISTED: usize = 3;
 
 impl Setting<'_> {

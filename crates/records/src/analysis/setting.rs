@@ -91,7 +91,7 @@ impl Setting<'_> {
         self.trained(method).variant != method.variant
     }
 
-    /// Whether all is of later evaluations, whose runs are not here.
+    /// Whether all are later evaluations whose runs are not here.
     pub fn is_later(&self) -> bool {
         let mut runs = self.groups.iter().flat_map(|group| &group.runs);
         runs.all(|run| run.evaluation_of.is_some())
@@ -430,7 +430,7 @@ fn setting<'a>(
 }
 
 /// The longest test length up to the training length that every run has; where they have none in
-/// common, the longest of any. Later evaluations without their runs have no say beside runs.
+/// common, the longest of any. Later evaluations without their runs count only if alone.
 fn in_length(groups: &[Group<'_>], lengths: &[usize], train_len: usize) -> Option<usize> {
     let has = |group: &Group<'_>, len| {
         let trained = |run: &Run<'_>| run.row(TRAINED, len).is_some();

@@ -40,8 +40,7 @@ pub fn suffixes(groups: &[Group<'_>]) -> Vec<String> {
     keys.extend(differing().filter(|key| !chosen.contains(key) && !is_method(key)));
     let more = keys.len().saturating_sub(MOST);
     keys.truncate(MOST);
-    // What tells equal names apart is in the name already, with its whole key: of a value at the
-    // edge of what was tried only that is said.
+    // A name that tells equal ones apart has the key and its value: then only the edge is added.
     let is_named = |group: &Group<'_>, key: &str| group.named.name.contains(&format!("{key} = "));
     let suffix = |(group, settings): (&Group<'_>, &BTreeMap<String, String>)| {
         let selected = group.runs.first().and_then(|run| run.selected.as_ref());

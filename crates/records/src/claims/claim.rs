@@ -173,7 +173,7 @@ impl Claims {
                 let percent = all.find(|(_, v)| is_share && !(0.0..=1.0).contains(*v));
                 if let Some((key, value)) = percent {
                     let allowed = "shares, from 0 to 1";
-                    let error = Invalid::new(key, *value, "is no share", allowed, &hint);
+                    let error = Invalid::new(key, *value, "is not a share", allowed, &hint);
                     return Err(within(error));
                 }
                 number.check_seeds(is_share, &hint).map_err(within)?;
@@ -215,7 +215,7 @@ impl Published {
             return Err(Invalid::new(
                 "fitted",
                 fitted,
-                "is no share",
+                "is not a share",
                 allowed,
                 &hint,
             ));

@@ -5,7 +5,7 @@ use crate::stats::{ALPHA, Estimate};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What the records say to a claim, or to one comparison of it.
+/// What the records say of a claim, or of one comparison in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

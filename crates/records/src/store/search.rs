@@ -275,7 +275,7 @@ impl Search {
             } else if line.trim_ascii().is_empty() {
                 continue;
             } else {
-                parse(&line)
+                parse(line.trim_ascii_end())
             };
             match record {
                 Ok(record) => self.take(path, Some(number), record),

@@ -24,8 +24,8 @@ const MOST_TEXTS: usize = 3;
 /// Multiples of the training length at which the score on a text is shown.
 const MULTIPLES: [usize; 2] = [4, 16];
 
-/// The chapter, where at least two tasks were learned by one of at least two methods that all have
-/// in common.
+/// The chapter, if two or more methods are common to two or more tasks, each learned by one of
+/// them.
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let mut settings = of_tasks(settings);
     // A task that does not count excludes no method.
@@ -123,7 +123,7 @@ fn score(setting: &Setting<'_>, method: &Method, seed: u64, lengths: &[usize]) -
     let run = setting.groups[method.group].run_of(seed)?;
     let trained = &setting.trained(method).variant;
     let in_length = value_at(run, trained, lead, setting.in_length?);
-    // Nobody has learned where every seed diverged in length.
+    // `failed` may lack a seed without a score in length.
     let is_lost = in_length.is_err_and(|absent| absent.is_lost());
     if is_lost || setting.failed(method).contains(&seed) {
         return None;

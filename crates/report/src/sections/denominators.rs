@@ -10,7 +10,7 @@ use records::text::thousands;
 /// What is counted: its name, and its number.
 type Count = (&'static str, fn(&Denominators) -> u64);
 
-/// A row of each method for each.
+/// The rows of each method.
 const COUNTS: [Count; 3] = [
     ("all", |of| of.count),
     ("negative", |of| of.negative),

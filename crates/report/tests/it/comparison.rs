@@ -156,7 +156,7 @@ fn a_number_that_is_gone_is_a_regression() {
 }
 
 #[test]
-fn one_seed_has_no_test_but_a_tolerance() {
+fn one_seed_is_judged_by_tolerance_only() {
     let all = text_experiment();
     let before: Vec<RunRecord> = all
         .iter()

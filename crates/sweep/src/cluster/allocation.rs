@@ -41,19 +41,21 @@ pub fn index(asked: Option<usize>, env: Env<'_>) -> Result<(usize, String), Fail
         .find_map(|(name, first)| Some((name, first, env(name)?)));
     let Some((name, first, value)) = found else {
         let names: Vec<&str> = INDICES.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::config(format!(
-            "no task was named\n  = allowed: --task I, or one of the variables {}\n  = help: \
-                 schedulers set them; by hand, give --task 0",
-            names.join(", ")
-        )));
+        return Err(Failure::config("no task was named")
+            .with_allowed(format!(
+                "--task I, or one of the variables {}",
+                names.join(", ")
+            ))
+            .with_help("schedulers set them; by hand, give --task 0"));
     };
     let source = format!("{name}={value}");
     let index = value.trim().parse::<usize>().ok();
     match index.and_then(|index| index.checked_sub(*first)) {
         Some(index) => Ok((index, source)),
-        None => Err(Failure::config(format!(
-            "{source} is not the index of a task\n  = allowed: a number from {first}"
-        ))),
+        None => Err(
+            Failure::config(format!("{source} is not the index of a task"))
+                .with_allowed(format!("a number from {first}")),
+        ),
     }
 }
 
@@ -95,8 +97,7 @@ pub fn gpus(how: &TaskHow, device: &DeviceName, env: Env<'_>) -> Result<Option<G
     };
     let refuse = |problem: String, help: &str| {
         let on = on(&node(env));
-        let message = format!("this task{on} {problem}\n  = help: {help}");
-        Err(Failure::new(Exit::Device, message))
+        Err(Failure::new(Exit::Device, format!("this task{on} {problem}")).with_help(help))
     };
     match found.map(|(variable, value)| (variable, names(&value))) {
         Some((variable, names)) if !names.is_empty() => {

@@ -29,7 +29,7 @@ use support::exit::{Exit, Failure};
 use support::signals;
 use support::units::{count, duration};
 
-/// What a worker of a cluster was called with.
+/// The arguments of a worker of a cluster.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The manifest.
@@ -156,9 +156,11 @@ fn directory_of(manifest: &Path) -> Result<PathBuf, Failure> {
     let name = manifest.file_name().unwrap_or_default();
     if name != MANIFEST_FILE {
         return Err(Failure::config(format!(
-            "--manifest {}: not the manifest of a sweep\n  = allowed: DIR/{MANIFEST_FILE}, \
-                 where DIR is what `longreach submit --out DIR` wrote",
+            "--manifest {}: not the manifest of a sweep",
             manifest.display()
+        ))
+        .with_allowed(format!(
+            "DIR/{MANIFEST_FILE}, where DIR is what `longreach submit --out DIR` wrote"
         )));
     }
     Ok(rundir::directory_of(manifest).to_owned())
@@ -279,7 +281,7 @@ impl Log<'_> {
         let lasting = outcome
             .failed
             .iter()
-            .find(|(.., failure)| self.is_lasting(failure));
+            .find(|(.., failure)| self.is_of_task(failure));
         let (exit, message) = match (outcome.stopped, lasting) {
             // By a person, who asks again. A scheduler never sends INT.
             (Some(Exit::Interrupted), _) => (Exit::Interrupted, "stopped by INT".to_owned()),
@@ -318,7 +320,7 @@ impl Log<'_> {
     }
 
     /// Whether a failure is one of the task, and not of the run.
-    fn is_lasting(&self, failure: &Failure) -> bool {
+    fn is_of_task(&self, failure: &Failure) -> bool {
         match failure.exit {
             Exit::Device => true,
             // A quota of one directory, or a run that needs much memory, is its own.
@@ -437,7 +439,7 @@ impl Journal for Log<'_> {
     }
 
     fn ends_all(&self, failure: &Failure, _: &Options) -> bool {
-        self.is_lasting(failure)
+        self.is_of_task(failure)
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Attempts {
     pub count: u32,
     /// Where the first of them ran.
     pub first: Taken,
-    /// The last of them that began where the one before it had begun.
+    /// How many of the last ones began where the one before had.
     idle: u32,
     /// The submission and the step that the last one began at.
     last: (usize, u64),
@@ -36,10 +36,12 @@ impl Attempts {
                 Exit::SomeFailed,
                 format!(
                     "no progress: {MAX_IDLE} attempts began at step {step} and none wrote a new \
-                     checkpoint\n  = help: `longreach submit --again DIR --only failed` tries \
-                     other nodes; a longer --time or a shorter --checkpoint-every needs a \
-                     submission into another directory"
+                     checkpoint"
                 ),
+            )
+            .with_help(
+                "`longreach submit --again DIR --only failed` tries other nodes; a longer --time \
+                 or a shorter --checkpoint-every needs a submission into another directory",
             ));
         }
         let first = if self.count == 0 { here } else { &self.first };

@@ -184,18 +184,20 @@ impl Submission {
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(SUBMIT_FILE);
         let bytes = rundir::read::bounded(&path, MAX_BYTES).map_err(|error| {
-            Failure::input(format!(
-                "{error:#}\n  = help: name a directory that `longreach submit --out DIR` wrote"
-            ))
+            Failure::input(format!("{error:#}"))
+                .with_help("name a directory that `longreach submit --out DIR` wrote")
         })?;
         let value: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
         if value.get("layout").and_then(serde_json::Value::as_u64) != Some(u64::from(LAYOUT)) {
             return Err(Failure::input(format!(
-                "{}: layout = {}, which this version does not know\n  = allowed: {LAYOUT}\n  = \
-                 help: use the program beside it: {}",
+                "{}: layout = {}, which this version does not know",
                 path.display(),
-                value.get("layout").unwrap_or(&serde_json::Value::Null),
+                value.get("layout").unwrap_or(&serde_json::Value::Null)
+            ))
+            .with_allowed(LAYOUT)
+            .with_help(format!(
+                "use the program beside it: {}",
                 directory.join(PROGRAM_FILE).display()
             )));
         }
@@ -219,10 +221,10 @@ impl Submission {
             false => format!("run {copy} instead"),
         };
         let refuse = |what: String| {
-            Err(Failure::input(format!(
-                "{} was submitted by {what}\n  = help: {help}",
-                directory.display()
-            )))
+            Err(
+                Failure::input(format!("{} was submitted by {what}", directory.display()))
+                    .with_help(help),
+            )
         };
         if ours != theirs {
             let [ours, theirs] =

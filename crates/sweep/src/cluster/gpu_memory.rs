@@ -87,11 +87,6 @@ fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
         need.with_contexts(),
         support::units::count(need.runs, "run"),
     );
-    let others = others(gpu);
-    let note = match others.as_str() {
-        "" => String::new(),
-        others => format!("\n  = note: processes on it: {others}"),
-    };
     let help = if memory.total < needed {
         "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the scheduler for GPUs \
          with more memory"
@@ -99,14 +94,19 @@ fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
         "the scheduler gave this GPU to others too, or a process was left behind; ask for GPUs of \
          your own, or keep this node out (sbatch --exclude)"
     };
-    Failure::new(
+    let failure = Failure::new(
         Exit::Device,
         format!(
-            "GPU {gpu}{on} has {} of {} MiB free, and {runs} at a time need {needed} MiB{note}\n  \
-             = help: {help}",
+            "GPU {gpu}{on} has {} of {} MiB free, and {runs} at a time need {needed} MiB",
             memory.free, memory.total
         ),
-    )
+    );
+    let others = others(gpu);
+    let failure = match others.as_str() {
+        "" => failure,
+        others => failure.with_note(format!("processes on it: {others}")),
+    };
+    failure.with_help(help)
 }
 
 /// Free memory and all of it, in MiB.

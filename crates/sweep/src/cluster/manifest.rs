@@ -193,12 +193,14 @@ pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
     let mut file = open(manifest)?;
     let changed = |place: &ManifestEntry, why: &str| {
         Failure::input(format!(
-            "{}: run {} at byte {}: {why}\n  = help: submit the config again, into another \
-             directory; a manifest is not edited by hand",
+            "{}: run {} at byte {}: {why}",
             manifest.display(),
             place.run,
             place.at
         ))
+        .with_help(
+            "submit the config again, into another directory; a manifest is not edited by hand",
+        )
     };
     let line = |place: &ManifestEntry| {
         let mut bytes = Vec::new();
@@ -229,7 +231,7 @@ pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
 pub fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
     let bytes = rundir::read::bounded(path, MAX_TASKS_BYTES).map_err(|error| {
         let help = "`longreach submit` writes it, `longreach submit --again` those of again/";
-        Failure::input(format!("{error:#}\n  = help: {help}"))
+        Failure::input(format!("{error:#}")).with_help(help)
     })?;
     parsed(path, bytes.as_slice())
 }
@@ -247,11 +249,11 @@ pub fn task(path: &Path, index: usize, source: &str) -> Result<Task, Failure> {
     let indices = ranges(tasks.iter().map(|task| task.task));
     let indices: Vec<String> = indices.split(',').map(str::to_owned).collect();
     Err(Failure::config(format!(
-        "{source}: task {index} is not in {}\n  = allowed: {}\n  = help: tasks are counted \
-             from 0; the scheduler's script has the right indices",
-        path.display(),
-        first_of(&indices, 10)
-    )))
+        "{source}: task {index} is not in {}",
+        path.display()
+    ))
+    .with_allowed(first_of(&indices, 10))
+    .with_help("tasks are counted from 0; the scheduler's script has the right indices"))
 }
 
 /// The file of tasks of a directory: that of the first submission, or of a later one.
@@ -292,10 +294,8 @@ fn open(path: &Path) -> Result<File, Failure> {
         )));
     }
     File::open(path).map_err(|error| {
-        Failure::input(format!(
-            "{}: {error}\n  = help: name the manifest that `longreach submit --out DIR` wrote: \
-             DIR/{MANIFEST_FILE}",
-            path.display()
+        Failure::input(format!("{}: {error}", path.display())).with_help(format!(
+            "name the manifest that `longreach submit --out DIR` wrote: DIR/{MANIFEST_FILE}"
         ))
     })
 }

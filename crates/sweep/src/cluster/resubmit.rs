@@ -37,7 +37,7 @@ impl Only {
 /// What was written.
 #[derive(Debug)]
 pub struct Again {
-    /// The number of this submission: 1 is the first after the first.
+    /// The number of this submission; the original one is 0.
     pub generation: usize,
     /// Its tasks.
     pub tasks: Vec<Task>,
@@ -106,12 +106,12 @@ fn refuse_without_task(runs: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::input(format!(
-        "{} of --recorded lost {} record and {} in no task\n  = help: `longreach submit --recorded` \
-         with the same file, into another directory",
+        "{} of --recorded lost {} record and {} in no task",
         count(runs, "run"),
         if runs == 1 { "its" } else { "their" },
-        if runs == 1 { "is" } else { "are" },
-    )))
+        if runs == 1 { "is" } else { "are" }
+    ))
+    .with_help("`longreach submit --recorded` with the same file, into another directory"))
 }
 
 fn next_generation(directory: &Path) -> usize {
@@ -120,8 +120,8 @@ fn next_generation(directory: &Path) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// The manifest holds the runs as they were submitted; a config that says something else by now is
-/// not what continues.
+/// Refuses a config that was changed after the submission: the manifest holds the runs as they were
+/// submitted.
 fn check_config(submission: &Submission) -> Result<(), Failure> {
     let config = &submission.config;
     // The manifest needs no config: one that is gone says nothing else.
@@ -130,10 +130,10 @@ fn check_config(submission: &Submission) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Exit::Input,
-        format!(
-            "{} has changed since it was submitted\n  = help: --as-submitted continues the runs \
-             of the manifest as they are; to run the new config, submit it into another directory",
-            config.display()
-        ),
+        format!("{} has changed since it was submitted", config.display()),
+    )
+    .with_help(
+        "--as-submitted continues the runs of the manifest as they are; to run the new config, \
+         submit it into another directory",
     ))
 }

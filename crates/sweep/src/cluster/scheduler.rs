@@ -107,9 +107,11 @@ pub fn installed(scheduler: Scheduler) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::config(format!(
-        "--go: `{program}` is not on the PATH of this machine\n  = note: nothing was written \
-             or submitted\n  = help: leave out --go, and give the printed commands where \
-             `{program}` is installed"
+        "--go: `{program}` is not on the PATH of this machine"
+    ))
+    .with_note("nothing was written or submitted")
+    .with_help(format!(
+        "leave out --go, and give the printed commands where `{program}` is installed"
     )))
 }
 
@@ -117,13 +119,13 @@ fn sbatch(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
     let failed = |why: String| {
         Failure::new(
             Exit::SomeFailed,
-            format!(
-                "sbatch {}: {why}\n  = help: nothing is lost: correct what sbatch names, such as an \
-                 option in the script, and give the commands inside {}",
-                arguments.join(" "),
-                directory.display()
-            ),
+            format!("sbatch {}: {why}", arguments.join(" ")),
         )
+        .with_help(format!(
+            "nothing is lost: correct what sbatch names, such as an option in the script, and give \
+             the commands inside {}",
+            directory.display()
+        ))
     };
     let answer = Command::new("sbatch")
         .arg("--parsable")
@@ -188,8 +190,11 @@ fn job_name(submission: &Submission) -> String {
 
 /// Memory of a task in MiB: all its processes, half as much again, and room for this program.
 pub fn task_mib(how: &TaskHow, run_mib: u64, runs: usize) -> u64 {
-    let at_once = how.workers_at_once() * how.runs_per_worker;
-    let at_once = at_once.min(runs.max(1)) as u64;
+    let of_worker = match how.device.as_str() {
+        "cpu" => 1,
+        _ => how.runs_per_worker,
+    };
+    let at_once = (how.workers_at_once() * of_worker).min(runs.max(1)) as u64;
     256 + at_once * (run_mib + run_mib / 2)
 }
 

@@ -158,7 +158,7 @@ impl Survey<'_> {
         let note = match last.map(|last| &last.what) {
             Some(What::Stopped { message, .. }) => Some(message.clone()),
             Some(What::Start { .. } | What::Resumed { .. }) => {
-                Some("its process ended without a word".to_owned())
+                Some("its process ended unexpectedly".to_owned())
             }
             _ => None,
         };

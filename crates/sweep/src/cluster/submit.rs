@@ -188,12 +188,12 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
             )
         },
     );
-    Err(Failure::config(format!(
-        "--out: {} holds {holds}\n  = help: `longreach submit --again {}` continues it; another \
-             sweep needs another directory",
-        out.display(),
-        quoted(&out.to_string_lossy())
-    )))
+    Err(
+        Failure::config(format!("--out: {} holds {holds}", out.display())).with_help(format!(
+            "`longreach submit --again {}` continues it; another sweep needs another directory",
+            quoted(&out.to_string_lossy())
+        )),
+    )
 }
 
 fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
@@ -222,16 +222,17 @@ fn none_to_do(plan: &Plan) -> Failure {
         false => "`longreach run` with the same --recorded writes the report",
     };
     Failure::config(format!(
-        "--recorded: the files hold {} of {}: nothing is left to submit\n  = help: {help}",
+        "--recorded: the files hold {} of {}: nothing is left to submit",
         match plan.runs.len() {
             1 => "the only run".to_owned(),
             runs => format!("all {runs} runs"),
         },
         plan.name
     ))
+    .with_help(help)
 }
 
-/// Seconds that starting a worker takes, which short runs consist of.
+/// Seconds that starting a worker takes: most of a short run.
 const START_SECS: f64 = 1.0;
 
 /// Divides runs, with their places in the manifest, among tasks.
@@ -251,11 +252,12 @@ fn plan_tasks(
     if packed.len() > most {
         let least = runs.len().div_ceil(most);
         return Err(Failure::config(format!(
-            "--runs-per-task: {} make an array of {}\n  = allowed: at most {most} tasks \
-                 ({who})\n  = help: --runs-per-task {least} or more, or auto",
+            "--runs-per-task: {} make an array of {}",
             count(runs.len(), "run"),
             count(packed.len(), "task")
-        )));
+        ))
+        .with_allowed(format!("at most {most} tasks ({who})"))
+        .with_help(format!("--runs-per-task {least} or more, or auto")));
     }
     let entry = |index: &usize| ManifestEntry {
         run: runs[*index].0.run_id.clone(),

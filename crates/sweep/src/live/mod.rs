@@ -43,11 +43,11 @@ pub fn watch(directory: &Path) -> Result<Exit, Failure> {
     let mut board = Board::new(directory);
     board.look(Instant::now())?;
     if board.views().is_empty() {
-        return Err(Failure::input(format!(
-            "{} holds no run\n  = help: name a directory that `longreach run` wrote, such as runs \
-             or runs/quickstart",
-            directory.display()
-        )));
+        return Err(
+            Failure::input(format!("{} holds no run", directory.display())).with_help(
+                "name a directory that `longreach run` wrote, such as runs or runs/quickstart",
+            ),
+        );
     }
     if std::io::stdout().is_terminal() {
         on_terminal(&mut board, directory)

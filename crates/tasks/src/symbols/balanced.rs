@@ -24,7 +24,7 @@ impl<R: Rule> Balanced<R> {
         memory_bytes: u64,
         ctx: &BuildContext<'_>,
     ) -> Result<Self, TaskError> {
-        // The limits of the key hold for its half, too, so that it is named as it is.
+        // Checked before it is halved, so that an error names the value as given.
         schema::in_range(
             "test_rows",
             test_rows,

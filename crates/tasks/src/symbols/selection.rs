@@ -1,4 +1,4 @@
-//! Rows to choose values by: as the test rows are, and none of them.
+//! Rows for selection, disjoint from the test rows where possible.
 
 use super::layout::Row;
 use super::questions::Questions;

@@ -9,7 +9,7 @@ use crate::{
 use schema::in_range;
 use std::collections::BTreeMap;
 
-/// Permuted part of a row: as many leading choices as have at most this many values together.
+/// The most values that the permuted leading choices of a row may have together.
 const MAX_PREFIXES: u64 = 1 << 62;
 
 /// One question in this many is held out for the test sets.

@@ -36,7 +36,7 @@ impl FillerKeys<'_> {
         }
     }
 
-    /// The task of the rule that `rule` makes of its filler.
+    /// The task whose rule is `rule(filler)`.
     pub fn task<R: Rule>(
         &self,
         rule: impl Fn(Filler) -> R,

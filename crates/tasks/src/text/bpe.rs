@@ -18,8 +18,8 @@ use symbols::{END, Symbols};
 pub(super) use train::Merge;
 use words::{Added, Words};
 
-/// Longer words of ASCII, in bytes, are counted where the others make too few tokens: DNA, and
-/// scripts without spaces. Elsewhere they never were, and merges stay as they are.
+/// ASCII words above this many bytes are counted only where the others give too few tokens, as in
+/// DNA. Trained tokenizers that left them out keep their merges.
 const LONGEST: usize = 1024;
 
 /// Words up to this many bytes are encoded once and remembered.

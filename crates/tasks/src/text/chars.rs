@@ -89,7 +89,7 @@ fn text(bytes: &[u8], [cut_before, cut_after]: [bool; 2]) -> Result<&str, usize>
 }
 
 fn refused(first: &Path, split: &str, at: usize) -> TaskError {
-    let problem = format!("the {split} split is no UTF-8 text: byte {at} begins no character");
+    let problem = format!("the {split} split is not UTF-8: byte {at} begins no character");
     TaskError::input(
         first,
         problem,

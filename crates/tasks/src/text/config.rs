@@ -128,7 +128,7 @@ impl From<Table> for TextConfig {
             CorpusKind::Files
         });
         let files = files.unwrap_or_default();
-        // One text has one name in a resolved table. With keys that do not fit it is refused.
+        // `rust-2026` is the default cargo corpus; with `files` or `crates`, it is refused.
         let corpus = match corpus {
             CorpusKind::Rust2026 if files.is_empty() && crates.is_none() => CorpusKind::Cargo,
             corpus => corpus,

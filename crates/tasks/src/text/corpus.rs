@@ -20,9 +20,9 @@ pub(crate) struct Corpus {
     pub train: Part,
     pub valid: Part,
     pub facts: CorpusFacts,
-    /// What the files are that were not what their first bytes promise.
+    /// What the first bytes of the files said.
     pub seen: Seen,
-    /// Whether `valid` is a split that nothing need be kept of for selection.
+    /// Whether selection has its own split, so that none of `valid` is kept.
     pub is_apart: bool,
     /// Whether the splits are cut between them, which may be inside a character, and whether
     /// `valid` ends so.
@@ -54,7 +54,7 @@ impl Seen {
             self.formats.extend(ids.unwrap(bytes, from, &file.path)?);
             return Ok(());
         }
-        // Only files of the user are checked: nobody can mend the sources of a package.
+        // Only the user's own files are checked: nobody can fix the sources of a package.
         let is_own = !config.files.is_empty();
         let Some(found) = FirstBytes::of(&bytes[from..]).filter(|_| is_own) else {
             return Ok(());
@@ -75,9 +75,9 @@ impl Seen {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let (first, what, mend) = (text::excerpt(first), found.what, found.mend);
+            let (first, what, fix) = (text::excerpt(first), found.what, found.fix);
             format!(
-                "{first}{more} begins as {what}, and its bytes are trained on as they are; {mend}"
+                "{first}{more} begins as {what}, and its bytes are trained on as they are; {fix}"
             )
         });
         let twins = self.twins.iter().map(|(train, valid, count)| {
@@ -88,7 +88,7 @@ impl Seen {
             let (train, valid) = (text::excerpt(train), text::excerpt(valid));
             format!(
                 "{valid} is validation text and has the same bytes as {train}, which is trained \
-                 on{more}: remove one of the two, as what was learned by heart tests nothing"
+                 on{more}: remove one of the two, as memorised text tests nothing"
             )
         });
         notes.chain(twins).collect()

@@ -10,14 +10,14 @@ pub(super) struct FirstBytes {
     /// What such a file is.
     pub what: &'static str,
     /// How to make a text of it.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
-const fn format(signature: &'static [u8], what: &'static str, mend: &'static str) -> FirstBytes {
+const fn format(signature: &'static [u8], what: &'static str, fix: &'static str) -> FirstBytes {
     FirstBytes {
         signature,
         what,
-        mend,
+        fix,
     }
 }
 
@@ -79,25 +79,25 @@ impl FirstBytes {
 
     /// Whether its first bytes say that it holds ids.
     pub fn is_ids(self) -> bool {
-        !self.signature.is_empty() && self.mend == IDS
+        !self.signature.is_empty() && self.fix == IDS
     }
 
     /// Whether nothing else begins so: numbers may begin as a mark of UTF-16.
     pub fn is_packed(self) -> bool {
-        self.signature.len() > BYTE_ORDER_MARK.len() || self.mend.contains("unpacks")
+        self.signature.len() > BYTE_ORDER_MARK.len() || self.fix.contains("unpacks")
     }
 
     /// What is wrong with it as `wanted`, and what to do.
     pub fn refused(self, wanted: &str) -> (String, String) {
         let problem = format!("begins as {}, not as {wanted}", self.what);
-        (problem, self.mend.to_owned())
+        (problem, self.fix.to_owned())
     }
 }
 
 /// What is wrong with a file of lines that begins with these bytes, and what to do; `None` if it
 /// begins as text does.
 pub fn begins_as(bytes: &[u8], wanted: &str) -> Option<(String, String)> {
-    let found = FirstBytes::of(bytes).filter(|found| !found.is_text() && found.mend != IDS)?;
+    let found = FirstBytes::of(bytes).filter(|found| !found.is_text() && found.fix != IDS)?;
     Some(found.refused(wanted))
 }
 
@@ -124,7 +124,7 @@ fn without_signature(bytes: &[u8]) -> Option<FirstBytes> {
         all >= 32 && 20 * numbers.filter(|number| fits(number)).count() >= 19 * all
     };
     let is_ascii = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
-    let in_utf_16 = |mend| Some(format(b"", "text in UTF-16", mend));
+    let in_utf_16 = |fix| Some(format(b"", "text in UTF-16", fix));
     if is(2, &|pair| pair[1] == 0 && is_ascii(pair[0])) {
         return in_utf_16("`iconv -f UTF-16LE -t UTF-8 FILE` prints it as UTF-8");
     }

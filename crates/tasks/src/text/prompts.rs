@@ -162,7 +162,7 @@ impl Keys<'_> {
         };
         if bytes.trim_ascii_start().first() == Some(&b'[') {
             let rows = array(bytes).map_err(|why| {
-                let problem = format!("begins with `[` and is no JSON array of objects: {why}");
+                let problem = format!("begins with `[` but is not a JSON array of objects: {why}");
                 refused((problem, format!("write one on each line: {}", self.row())))
             })?;
             let mut numbered = (1..).zip(rows);
@@ -170,7 +170,7 @@ impl Keys<'_> {
         }
         for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
             let Ok(line) = std::str::from_utf8(line) else {
-                let problem = format!("line {number}: is no UTF-8 text");
+                let problem = format!("line {number}: is not UTF-8");
                 return Err(refused((problem, "save the file as UTF-8".to_owned())));
             };
             if !line.trim().is_empty() {
@@ -200,7 +200,7 @@ impl Keys<'_> {
                 true => "write a whole object on each line: `jq -c .` does".to_owned(),
                 false => format!("write {}", self.row()),
             };
-            (format!("is no JSON object: {why}"), hint)
+            (format!("is not a JSON object: {why}"), hint)
         })?;
         let value = |key: &str| {
             object.get(key).ok_or_else(|| {
@@ -245,7 +245,7 @@ impl Keys<'_> {
 
 /// The texts of the objects of an array, or what is wrong with it.
 fn array(bytes: &[u8]) -> Result<Vec<&str>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     let mut rest = text.trim_start().strip_prefix('[').unwrap_or_default();
     let mut rows = Vec::new();
     loop {
@@ -327,17 +327,17 @@ impl Overlap {
         };
         let mut dropped = 0;
         let trained = "is trained on";
-        let by_heart = "remove one of the two: what was learned by heart tests nothing; overlap = \
-                        \"drop\" leaves them out of the training";
-        let chose = "remove one of the two: what chose a value must not score it; overlap = \
-                     \"drop\" leaves them out of what chooses";
+        let memorised = "remove one of the two: memorised prompts test nothing; overlap = \"drop\" \
+                         does not train on them";
+        let chose = "remove one of the two: prompts that chose a value must not score it; overlap \
+                     = \"drop\" leaves them out of the selection";
         if let Some(select) = select {
             match self {
                 Overlap::Refuse => {
                     let refuse = |others: &[Line], why| {
                         refuse_common(("select", select), others, why, words, length)
                     };
-                    refuse(train, (trained, by_heart))?;
+                    refuse(train, (trained, memorised))?;
                     refuse(test, ("is tested on", chose))?;
                 }
                 Overlap::Drop => {
@@ -348,7 +348,7 @@ impl Overlap {
         }
         match self {
             Overlap::Refuse => {
-                let why = (trained, by_heart);
+                let why = (trained, memorised);
                 refuse_common(("test", test), train, why, words, length)?;
             }
             Overlap::Drop => dropped += drop(train, test),
@@ -408,7 +408,7 @@ fn refuse_common(
         shown.push("...".to_owned());
     }
     let problem = format!(
-        "the prompt of {} {what}: it is also {at}; so are {} of {} prompts ({})",
+        "the prompt of {} {what}: it is also {at}; {} of {} prompts in all ({})",
         lines[*first].place,
         found.len(),
         lines.len(),

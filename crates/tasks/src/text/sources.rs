@@ -100,7 +100,7 @@ fn find_one(pattern: &str, key: &str, config_dir: &Path) -> Result<Vec<Found>, T
         let problem = format!("holds no file that matches {wild:?} (from {pattern:?})");
         let hint = match config_dir.join(pattern).is_file() {
             true => format!(
-                "a file has this name: write {:?}, where no character stands for others",
+                "a file has this name: write {:?}, which matches it literally",
                 glob::Pattern::escape(pattern)
             ),
             false => {

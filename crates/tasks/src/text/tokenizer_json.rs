@@ -119,7 +119,7 @@ impl Pair {
     }
 }
 
-/// The tokenizer of a file, or what of it is not read here.
+/// The tokenizer of a file, or what of it is not supported.
 pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
     let file: File = serde_json::from_slice(json)
         .map_err(|error| format!("is not a tokenizer.json: {error}"))?;
@@ -140,11 +140,11 @@ pub(super) fn read(json: &[u8]) -> Result<Bpe, String> {
             .map(|step| format!("the normalizer `{}`", step.kind)),
     };
     if let Some(has) = has {
-        return Err(format!("has {has}, which is not read"));
+        return Err(format!("has {has}: not supported"));
     }
     let words = words(file.pre_tokenizer)?;
     let vocab: HashMap<String, u32> = serde_json::from_value(model.vocab)
-        .map_err(|error| format!("has a vocabulary that is not read: {error}"))?;
+        .map_err(|error| format!("has an unsupported vocabulary: {error}"))?;
     let added = file.added_tokens.iter();
     let named = vocab.iter().map(|(name, id)| (*id, bytes(name)));
     let texts = added.map(|token| (token.id, token.content.clone().into_bytes()));
@@ -195,8 +195,7 @@ fn words(step: Option<Step>) -> Result<Words, String> {
         let pattern = match (&*step.kind, step.pattern.unwrap_or_default()) {
             ("ByteLevel", _) if step.add_prefix_space => {
                 return Err(
-                    "puts a space before the text (`add_prefix_space`), which is not read"
-                        .to_owned(),
+                    "puts a space before the text (`add_prefix_space`): not supported".to_owned(),
                 );
             }
             ("ByteLevel", _) => {
@@ -209,7 +208,7 @@ fn words(step: Option<Step>) -> Result<Words, String> {
                 Some(
                     pattern
                         .remove("Regex")
-                        .ok_or("splits at a text, and only patterns are read")?,
+                        .ok_or("splits by a pattern that is not a `Regex`")?,
                 )
             }
             (kind, _) => {
@@ -222,8 +221,7 @@ fn words(step: Option<Step>) -> Result<Words, String> {
             return Ok(Words::Ascii);
         }
         let compiled = pattern.map(|pattern| {
-            Pattern::new(&pattern)
-                .map_err(|why| format!("splits by a pattern that is not read: {why}"))
+            Pattern::new(&pattern).map_err(|why| format!("splits by an unsupported pattern: {why}"))
         });
         patterns.extend(compiled.transpose()?);
     }

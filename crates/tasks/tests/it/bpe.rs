@@ -129,7 +129,7 @@ fn texts_without_spaces_are_read_in_any_script() {
     }
     let table = "level = \"bpe\"\nvocab = 258\nwords = \"unicode\"";
     let error = build(&b"ab\xff ".repeat(99), table).err().unwrap();
-    error.to_string().must_have("is no UTF-8 text");
+    error.to_string().must_have("is not UTF-8");
 }
 
 #[test]

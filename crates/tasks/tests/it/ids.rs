@@ -141,7 +141,7 @@ fn headers_are_recognised_and_read_past() {
 }
 
 #[test]
-fn files_of_another_format_are_refused_with_the_mend() {
+fn files_of_another_format_are_refused_with_a_fix() {
     let large: Vec<u8> = (0..4000u32)
         .flat_map(|i| (i * i % 90_000).to_le_bytes())
         .collect();

@@ -199,18 +199,18 @@ fn mistakes_name_file_and_line() {
     };
     let with = |second: &str| printed(format!("{good}{second}").as_bytes(), &line("x", "y"), "", 1);
     let errors = cases! {
-        with(r#"{"prompt": 1"#), "DIR/train.jsonl: line 2: is no JSON object";
-        with("[1]"), "line 2: is no JSON object";
+        with(r#"{"prompt": 1"#), "DIR/train.jsonl: line 2: is not a JSON object";
+        with("[1]"), "line 2: is not a JSON object";
         with(r#"{"prompt": "a"}"#), "line 2: has no `answer`; it has: prompt";
         with(r#"{"question": "a", "answer": "b"}"#), "set task.prompt and task.answer";
         with(r#"{"prompt": "", "answer": "b"}"#), "line 2: `prompt` is empty";
         with("\n\n{\"prompt\": \"a\", \"answer\": {}}"),
             "line 4: `answer` is an object; write a text, a number, or a list of them";
-        printed(b"{\"prompt\": \"\xff\"}", &good, "", 1), "line 1: is no UTF-8 text";
+        printed(b"{\"prompt\": \"\xff\"}", &good, "", 1), "line 1: is not UTF-8";
         printed(b"\n\n", &good, "", 1), "DIR/train.jsonl: holds no line";
         printed(good.as_bytes(), &good, "", 2),
-            "`test`: the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; so are 1 \
-             of 1 prompts (1 of length 2)";
+            "`test`: the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1; 1 of 1 \
+             prompts in all (1 of length 2)";
         printed(good.as_bytes(), &line("abcd", "x"), "", 3),
             "`test`: holds no prompt of 3 characters, a test length; allowed: prompts of 4 \
              characters";
@@ -340,7 +340,7 @@ fn benchmarks_are_read_as_they_are_written() {
         .flat_map(u16::to_le_bytes)
         .collect();
     let refused = cases! {
-        &br#"[{"prompt": "a", "answer": "b"}, 3]"#[..], "no JSON array of objects: row 2";
+        &br#"[{"prompt": "a", "answer": "b"}, 3]"#[..], "not a JSON array of objects: row 2";
         br#"[{"prompt": "a", "answer": "b"}"#, "no `,` or `]` after row 1";
         br#"[{"prompt": "a"}]"#, "row 1: has no `answer`";
         b"[]", "holds no line";
@@ -417,7 +417,7 @@ fn words_are_the_same_whatever_lies_between_them() {
     write(directory.path(), "test.jsonl", &part(["1  2 + ", "5 6 +"]));
     let words = "tokens = \"words\"";
     let error = build(directory.path(), words, 3, &[3]).err().unwrap();
-    error.must_have("so are 1 of 2 prompts");
+    error.must_have("1 of 2 prompts in all");
 }
 
 #[test]
@@ -426,7 +426,7 @@ fn an_overlap_is_counted_and_can_be_left_out() {
     categories(directory.path());
     let words = "tokens = \"words\"";
     let error = build(directory.path(), words, 3, &[2]).err().unwrap();
-    error.must_have("so are 2 of 3 prompts (2 of length 2)");
+    error.must_have("2 of 3 prompts in all (2 of length 2)");
     error.must_have("overlap = \"drop\"");
     // What chooses is in neither: 1 is tested too, 2 and 3 are no longer trained on.
     let rows =

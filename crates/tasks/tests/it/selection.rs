@@ -82,7 +82,7 @@ fn rows_for_selection_are_other_rows_where_there_are_any() {
 }
 
 #[test]
-fn nothing_chosen_by_is_trained_on() {
+fn no_selection_row_is_trained_on() {
     // copy and reverse keep no rows apart.
     let kept = |table: &String| !table.contains("\"copy\"") && !table.contains("\"reverse\"");
     for table in laws::tables().into_iter().filter(kept) {

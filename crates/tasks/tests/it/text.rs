@@ -642,7 +642,7 @@ fn what_is_no_text_has_no_characters() {
     );
     assert_eq!(
         problem,
-        "the training split is no UTF-8 text: byte 20 begins no character"
+        "the training split is not UTF-8: byte 20 begins no character"
     );
     let problem = input_error(
         build(&table("short.txt"), &ctx(dir.path())),
@@ -675,7 +675,7 @@ fn a_file_in_both_splits_is_noted() {
     assert_eq!(
         notes(all, "\"b.txt\", \"copy.txt\""),
         "copy.txt is validation text and has the same bytes as a.txt, which is trained on: remove \
-         one of the two, as what was learned by heart tests nothing"
+         one of the two, as memorised text tests nothing"
     );
 }
 

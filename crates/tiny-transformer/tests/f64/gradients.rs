@@ -18,8 +18,7 @@ const BATCH: usize = 2;
 /// end of a range) lies within the first: no wrong gradient agrees with either.
 const STEPS: [f64; 2] = [1e-5, 1e-7];
 
-/// Parameters that no loss depends on: what is added to every logit of a row alike, a softmax does
-/// not see.
+/// Parameters that no loss depends on: softmax ignores what is added to all logits of a row.
 fn cancels(path: &str) -> bool {
     path.starts_with("encoding.functions.") && path.ends_with(".b2")
 }

@@ -435,7 +435,7 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
 
 /// A model never runs with a bias that its state cannot carry.
 #[test]
-fn a_bias_that_is_no_decay_is_a_broken_promise() {
+fn linear_attention_panics_on_a_bias_that_is_not_a_decay() {
     let linear = linear(softmax(), FeatureMap::Elu, Normalizer::Unrotated);
     let runs = |value: Value, positions: Positions| {
         let encoding = config(value);

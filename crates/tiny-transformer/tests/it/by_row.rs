@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tiny_transformer::{Activation, Cache, FeatureMap, NormKind, Normalizer, Pass, Transformer};
 
 const LENGTH: usize = 9;
-/// Ends of segments, in each row of the batch: none, one, three at once, and at the last token.
+/// Ends of segments in each row: none, one, three in a row, and the first and last token.
 const ENDS: [&[usize]; 4] = [&[], &[4], &[2, 3, 4], &[0, 8]];
 
 fn device() -> Device {

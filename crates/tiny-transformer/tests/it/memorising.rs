@@ -77,7 +77,7 @@ fn memorise(
     (last, current)
 }
 
-/// Memorises four sequences with every other encoding of the list, then looks eight times as far.
+/// Memorises four sequences with every second encoding, then runs 8 times the training length.
 fn memorises_and_survives(every_other: usize) {
     let config = small(NormKind::LayerNorm, Activation::Gelu, false)
         .with_d_model(16)
@@ -118,11 +118,11 @@ fn memorises_and_survives(every_other: usize) {
 }
 
 #[test]
-fn four_sequences_are_memorised_with_every_encoding() {
+fn four_sequences_are_memorised_with_even_encodings() {
     memorises_and_survives(0);
 }
 
 #[test]
-fn four_sequences_are_memorised_with_every_other_encoding() {
+fn four_sequences_are_memorised_with_odd_encodings() {
     memorises_and_survives(1);
 }

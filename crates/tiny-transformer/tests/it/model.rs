@@ -408,7 +408,7 @@ fn nll_is_a_log_softmax_in_nats() {
 }
 
 #[test]
-fn positions_that_do_not_fit_are_a_broken_promise() {
+fn positions_that_do_not_fit_panic() {
     let config = small(NormKind::LayerNorm, Activation::Gelu, true);
     let works = |kind: &str, positions: Positions| {
         let model = model(&config, &of_kind(kind), &device());

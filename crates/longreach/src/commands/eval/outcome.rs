@@ -40,7 +40,7 @@ fn experiment_of(record: &Path) -> Option<&Path> {
     run_of(record)?.parent()
 }
 
-/// Over how many tokens of a text the losses of a record are.
+/// The token counts of the losses of a record on text.
 fn tokens(record: &RunRecord) -> BTreeSet<u64> {
     let is_text = record.task.corpus.is_some() && !is_share(&record.task.primary_metric);
     let rows = record.evals.iter().filter(|_| is_text);

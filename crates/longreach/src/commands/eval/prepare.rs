@@ -61,21 +61,19 @@ pub fn prepare(
         job.config_dir.clone_from(config_dir);
     }
     let unfinished = |error| {
-        Failure::input(format!(
-            "{error}\n  = help: finish the run first: `longreach run` with its config"
-        ))
+        Failure::input(error).with_help("finish the run first: `longreach run` with its config")
     };
     let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
     if record.run_id != job.run_id || record.seed != job.spec.seed {
         return Err(Failure::input(format!(
-            "{}: {RECORD_FILE} belongs to run {}, seed {}, {JOB_FILE} to run {}, seed {}\n  = help: \
-             `longreach verify` checks the files of a run",
+            "{}: {RECORD_FILE} belongs to run {}, seed {}, {JOB_FILE} to run {}, seed {}",
             run.directory.display(),
             excerpt(&record.run_id),
             record.seed,
             job.run_id,
             job.spec.seed
-        )));
+        ))
+        .with_help("`longreach verify` checks the files of a run"));
     }
     notes.extend(check_seal(&record, &run.directory)?);
     if record.status == RunStatus::Diverged {
@@ -93,11 +91,9 @@ pub fn prepare(
     }?;
 
     lengths.check(task.as_ref()).map_err(|error| {
-        let message = format!(
-            "--lengths {}: {}\n  = allowed: {}\n  = help: {}",
-            error.value, error.problem, error.allowed, error.hint
-        );
-        Failure::config(message)
+        Failure::config(format!("--lengths {}: {}", error.value, error.problem))
+            .with_allowed(error.allowed)
+            .with_help(error.hint)
     })?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
@@ -106,13 +102,13 @@ pub fn prepare(
     notes.extend(variant_notes);
     let rows = variants.len().saturating_mul(lengths.len());
     if rows > MOST_EVALS {
-        let message = format!(
-            "{} variants at {} lengths are {rows} evaluations\n  = allowed: at most {MOST_EVALS} in \
-             a record\n  = help: call the command once for each part of --lengths",
+        return Err(Failure::config(format!(
+            "{} variants at {} lengths are {rows} evaluations",
             variants.len(),
             lengths.len()
-        );
-        return Err(Failure::config(message));
+        ))
+        .with_allowed(format!("at most {MOST_EVALS} in a record"))
+        .with_help("call the command once for each part of --lengths"));
     }
     spec.eval = EvalSpec {
         variants,
@@ -133,8 +129,8 @@ pub fn prepare(
     }))
 }
 
-/// The refusal of lengths that the task of a run cannot have: its own it can. The hint of a task is
-/// on its config, which is fixed by now.
+/// Refuses lengths that the task of a run cannot have. The task's hint is left out: it is about
+/// the config, which is fixed by now.
 fn refused_lengths(lengths: &TestLens, job: &Job) -> Option<Failure> {
     let shown: Vec<String> = lengths.written().iter().map(TestLen::to_string).collect();
     let why = match refusal(job, &lengths.of_rows())? {
@@ -174,9 +170,10 @@ pub fn existing(
     // What is asked for is the evaluation that the run itself made.
     if *id == own.run_id {
         if skipped_fits(own, spec, &sizes, limit) {
-            let message = "the run skipped lengths for lack of memory, but they fit now\n  = help: \
-                           `longreach run` with its config and --memory-limit scores them";
-            return Err(Failure::config(message));
+            return Err(Failure::config(
+                "the run skipped lengths for lack of memory, but they fit now",
+            )
+            .with_help("`longreach run` with its config and --memory-limit scores them"));
         }
         return Ok(Some((own.clone(), directory.join(RECORD_FILE))));
     }
@@ -201,12 +198,12 @@ fn check_columns(lengths: &TestLens, own: &TestLens) -> Result<(), Failure> {
     let Some(asked) = lengths.written().iter().find(differs) else {
         return Ok(());
     };
-    let message = format!(
+    Err(Failure::config(format!(
         "--lengths {asked}: the run was tested at another length or range that ends at {}, and a \
-         table has one column for both\n  = help: choose another upper end",
+         table has one column for both",
         asked.to()
-    );
-    Err(Failure::config(message))
+    ))
+    .with_help("choose another upper end"))
 }
 
 /// Refuses a length where an evaluation of such a training in the same experiment was over a range
@@ -250,13 +247,12 @@ pub fn check_evaluations(selected: &[Run], lengths: &[TestLen]) -> Result<(), Fa
             });
             let Some((asked, row)) = clash else { continue };
             let path = evaluation_path(&experiment.join(of), &evaluation.run_id);
-            let message = format!(
-                "--lengths {asked}: {} was over {}, and a table has one column for both\n  = help: \
-                 choose another upper end, or remove that evaluation",
+            return Err(Failure::config(format!(
+                "--lengths {asked}: {} was over {}, and a table has one column for both",
                 path.display(),
                 row.length()
-            );
-            return Err(Failure::config(message));
+            ))
+            .with_help("choose another upper end, or remove that evaluation"));
         }
     }
     Ok(())
@@ -279,13 +275,12 @@ pub fn check_lengths(lengths: &[TestLen]) -> Result<(), Failure> {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(",");
-        let message = format!(
+        return Err(Failure::config(format!(
             "--lengths {shown}: lengths are missing, repeated or out of range\n  = \
              allowed: different whole numbers from 1 to {}\n  = \
              help: write --lengths 128,256,512",
             1 << 22
-        );
-        return Err(Failure::config(message));
+        )));
     }
     Ok(())
 }
@@ -321,7 +316,8 @@ fn check_scores(
                 ),
             };
             let (problem, allowed) = (error.problem, error.allowed);
-            let message = format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}");
-            Failure::config(message)
+            Failure::config(format!("{flag}: {problem}"))
+                .with_allowed(allowed)
+                .with_help(help)
         })
 }

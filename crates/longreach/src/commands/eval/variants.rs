@@ -88,8 +88,7 @@ struct Argument<'a>(&'a str);
 impl Argument<'_> {
     fn fail(&self, problem: &str, help: &str) -> Failure {
         let text = self.0;
-        let message = format!("--variant {text}: {problem}\n  = help: {help}");
-        Failure::config(message)
+        Failure::config(format!("--variant {text}: {problem}")).with_help(help)
     }
 
     /// What is wrong with an encoding as it is written, as a config would have it.
@@ -117,11 +116,11 @@ impl Argument<'_> {
             hint,
         } = error;
         let text = self.0;
-        let message = format!(
-            "--variant {text}: `{key}` {problem}\n  = value: {value}\n  = allowed: {allowed}\n  = \
-             help: {hint}"
-        );
-        Failure::config(message)
+        Failure::config(format!(
+            "--variant {text}: `{key}` {problem}\n  = value: {value}"
+        ))
+        .with_allowed(allowed)
+        .with_help(hint)
     }
 
     /// What is asked for; `None` with a note if the variant is for other encodings.

@@ -125,9 +125,9 @@ fn refused(what: &str, why: &str, has_others: bool) -> Failure {
     } else {
         ""
     };
-    Failure::config(format!(
-        "--format tables: {what}: {why}\n  = allowed: encodings that read positions only, in \
-             softmax attention\n  = help: {other}`longreach list encodings` says which hooks an \
-             encoding has"
-    ))
+    Failure::config(format!("--format tables: {what}: {why}"))
+        .with_allowed("encodings that read positions only, in softmax attention")
+        .with_help(format!(
+            "{other}`longreach list encodings` says which hooks an encoding has"
+        ))
 }

@@ -17,11 +17,12 @@ pub fn write(request: &Args) -> Result<String, Failure> {
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let Some(tokenizer) = task.tokenizer() else {
         return Err(Failure::input(format!(
-            "{}: its task `{}` trains no tokenizer\n  = allowed: a run on text with level = \
-             \"bpe\"\n  = help: name another run",
+            "{}: its task `{}` trains no tokenizer",
             run.directory.display(),
             task.kind()
-        )));
+        ))
+        .with_allowed("a run on text with level = \"bpe\"")
+        .with_help("name another run"));
     };
     let json = serde_json::to_vec_pretty(&tokenizer).map_err(Failure::bug)?;
     rundir::system().write_named(&request.out, &json)?;

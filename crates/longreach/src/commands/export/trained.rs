@@ -54,9 +54,7 @@ impl Trained {
         let run = only_run(request, format)?;
         let job = run.job.clone()?;
         let record = read_record(&run.directory.join(RECORD_FILE)).map_err(|error| {
-            Failure::input(format!(
-                "{error}\n  = help: finish the run first: `longreach run` with its config"
-            ))
+            Failure::input(error).with_help("finish the run first: `longreach run` with its config")
         })?;
         let unsealed = check_seal(&record, &run.directory)?;
         console::notes(&unsealed.into_iter().collect::<Vec<_>>());
@@ -164,7 +162,8 @@ impl Trained {
 
 fn unknown(option: &str, value: &str, allowed: &str) -> Failure {
     Failure::config(format!(
-        "{option} {value}: the config of the run does not have it, and what `longreach eval` \
-             adds is not exported\n  = allowed: {allowed}"
+        "{option} {value}: the config of the run does not have it, and what `longreach eval` adds \
+         is not exported"
     ))
+    .with_allowed(allowed)
 }

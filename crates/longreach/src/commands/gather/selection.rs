@@ -56,11 +56,11 @@ pub fn kept_beside(
         let mut again = swept.iter().filter(same);
         if let Some(what) = again.clone().find_map(|new| disagreement(new, &record)) {
             return Err(Failure::input(format!(
-                "{}: run {} is there with other numbers: they differ in {what}\n  = help: give \
-                 --out in another directory, or move that file",
+                "{}: run {} is there with other numbers: they differ in {what}",
                 path.display(),
                 record.run_id
-            )));
+            ))
+            .with_help("give --out in another directory, or move that file"));
         }
         let is_new = again.any(|new| new.experiment == record.experiment);
         let run = record.evaluation_of.as_ref().unwrap_or(&record.run_id);

@@ -187,7 +187,7 @@ impl FormulaConfig {
 
     pub(super) fn check_names(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         self.check_taken()?;
-        // As read: a name that is not known is a mistake after one that nothing reads.
+        // Names are not looked up yet: unused ones are reported before unknown ones.
         let read = |text: &Option<String>| Expression::read(text.as_deref()?).ok();
         let [bias, inv_freq] = [read(&self.bias), read(&self.inv_freq)];
         let reads = |formula: &Option<Expression>, name: &str| {
@@ -311,8 +311,8 @@ impl FormulaConfig {
             let distances = (0..=NEAR).map(f64::from).chain(FAR);
             for [d, t] in distances.flat_map(|d| before.iter().map(move |more| [d, d + more])) {
                 let value = self.bias_at(&bias, shape, [d, t], [head, layer]);
-                // Near as the model computes it. Far only what no length can have: a test that
-                // overflows f32 is recorded as diverged, and shorter ones need not be refused.
+                // Near distances in f32, as the model computes them. Far ones in f64: a test that
+                // overflows f32 is recorded as diverged, and shorter tests may still run.
                 let value = if d <= f64::from(NEAR) {
                     f64::from(value as f32)
                 } else {

@@ -101,7 +101,7 @@ fn t5() {
                 let t5 = config(
                     json!({"kind": "t5", "num_buckets": buckets, "max_distance": farthest, "bidirectional": both}),
                 );
-                // A table that says its own rows.
+                // A table whose row r holds r.
                 let encoding = build(
                     &t5,
                     &shape(8, 1, 8),

@@ -17,7 +17,7 @@ fn shaw() {
         let (name, max_distance) = (&case.name, &case.inputs["max_distance"]);
         match case.kind.as_str() {
             "rows" => {
-                // A table that says its own rows, met by queries of 1.
+                // A table whose row r holds r, times queries of 1.
                 let shaw =
                     config(json!({"kind": "shaw", "max_distance": max_distance, "values": false}));
                 let encoding = build(
@@ -191,7 +191,7 @@ fn deberta() {
                     expected,
                     "{name}"
                 );
-                // A table that says its own rows, met by a query of 1 over sqrt(2 terms).
+                // A table whose row r holds r, times a query of 1 over sqrt(2 terms).
                 let deberta = json!({"kind": "deberta", "terms": "c2p", "buckets": buckets, "max_distance": max_distance});
                 let parameters = [("table", count(2 * buckets)), ("c2p.0", vec![1.0])];
                 let encoding = build(&config(deberta), &shape(1, 1, 1), &parameters);

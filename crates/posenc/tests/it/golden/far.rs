@@ -406,7 +406,7 @@ fn t5_buckets() {
             "t5",
             &["num_buckets", "max_distance", "bidirectional"],
         );
-        // A table that says its own rows.
+        // A table whose row r holds r.
         let encoding = build(
             &t5,
             &shape(8, 1, 8),

@@ -138,7 +138,7 @@ fn with_logarithms_of_distances_alibi_keeps_a_weight_where_it_is_blind() {
         [8191.0, 413.0, 0.0].map(|distance: f64| -2.0 * slope * distance.ln_1p())
     });
     assert!(largest_difference(&log, &expected.collect::<Vec<f64>>()) < 1e-5);
-    // Slope 1/4: -103.25 is a weight above 0 in f32, and so is no farther key.
+    // Slope 1/4: in f32, -103.25 is a weight above 0 and -2047.75 is not.
     let weight = |bias: f64| (bias as f32).exp();
     let linear = of(json!({}));
     assert!(

@@ -257,7 +257,7 @@ fn any_order_and_repetition_of_positions_is_allowed() {
 }
 
 #[test]
-fn a_bias_of_no_term_is_a_broken_promise() {
+fn a_bias_without_terms_panics() {
     struct Ones;
     impl BiasBlocks for Ones {
         fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {

@@ -31,7 +31,7 @@ fn every_configuration_survives_json() {
 
 #[test]
 fn options_added_later_leave_the_text_of_older_configurations_alone() {
-    // A run is known by this text: what it had no word for must not be written.
+    // This text identifies a run: later options are left out at their default.
     for (kind, text) in [
         ("nope", json!({"kind": "nope"})),
         (

@@ -356,7 +356,7 @@ fn fused_attention_leaves_out_no_bias() {
         if fused {
             assert_eq!(alone, facts.decays, "{name}: declared `decays`");
         } else {
-            // What a transform keeps from being fused, `transform_kept` shows.
+            // Not fused because of a transform: `transform_kept` is above 0.
             let transformed = facts.transform_kept > 0.0;
             assert!(transformed || !facts.decays, "{name}: declared `decays`");
         }

@@ -272,8 +272,7 @@ fn the_ends_of_ranges_are_inside() {
     }
 }
 
-/// `config` with another number at `path`, by way of TOML, which unlike JSON has a word for numbers
-/// that are none.
+/// `config` with another number at `path`, via TOML, which unlike JSON has NaN and infinities.
 fn with_number(config: &EncodingConfig, path: &str, number: f64) -> EncodingConfig {
     let mut table = toml::Value::try_from(config).expect("plain data");
     let (last, parents) = path
@@ -325,7 +324,7 @@ fn fractions(value: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn numbers_that_are_not_numbers_are_refused() {
+fn nan_and_infinity_are_refused() {
     let mut tried = 0;
     let mut refused = |config: &EncodingConfig, path: &str| {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {

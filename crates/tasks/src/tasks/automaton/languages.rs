@@ -67,8 +67,8 @@ impl Language {
             Self::FlipFlop => (&["w0", "w1", "i"], &[&[0, 1, 0], &[0, 1, 1]], &[1]),
             Self::Tomita1 => (BITS, &[&[1, 0], &[1, 1]], &[0]),
             Self::Tomita2 => (BITS, &[&[2, 1], &[0, 2], &[2, 2]], &[0]),
-            // Runs of 1 so far are even or this one may become so; this one is odd; an odd one has
-            // been, and this run of 0 is odd; no such run; one of them has ended.
+            // 0: runs of 1 are even so far; 1: in an odd run of 1; 2: after one, in an odd run of
+            // 0; 3: after one, not in an odd run of 0; 4: rejected for good.
             Self::Tomita3 => (
                 BITS,
                 &[&[0, 1], &[2, 0], &[3, 4], &[2, 3], &[4, 4]],

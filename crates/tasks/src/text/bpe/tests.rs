@@ -23,7 +23,7 @@ fn replace(tokens: &[u32], (left, right): (u32, u32), token: u32) -> Vec<u32> {
     merged
 }
 
-/// Texts of every shape: words, white space at every place, bytes that are no UTF-8.
+/// Texts of every shape: words, white space at every place, bytes that are not UTF-8.
 fn texts() -> Vec<Vec<u8>> {
     let signs: &[u8] = b"ab e\n  0\t1,.\xc3\xa9\xff\r";
     let mut state = 1u64;
@@ -290,11 +290,11 @@ fn a_tokenizer_of_others_gives_their_tokens() {
                 "/pre_tokenizer/pretokenizers/0/pattern/Regex",
                 text("a(?=b)"),
             ),
-            "a pattern that is not read",
+            "an unsupported pattern",
         ),
         (
             with("/pre_tokenizer/pretokenizers/0/pattern/Regex", text("a*")),
-            "where nothing is",
+            "it matches the empty text",
         ),
         (
             with("/pre_tokenizer/pretokenizers", Vec::<u8>::new().into()),

@@ -194,12 +194,12 @@ impl Trainer {
             self.symbols.join(place, token);
             if before != END {
                 let start = self.symbols.before(place);
-                self.less((before, pair.0), weight);
-                self.more((before, token), weight, start, (merge, &mut grown));
+                self.sub((before, pair.0), weight);
+                self.add((before, token), weight, start, (merge, &mut grown));
             }
             if after != END {
-                self.less((pair.1, after), weight);
-                self.more((token, after), weight, place, (merge, &mut grown));
+                self.sub((pair.1, after), weight);
+                self.add((token, after), weight, place, (merge, &mut grown));
             }
         }
         for pair in grown {
@@ -210,13 +210,13 @@ impl Trainer {
         }
     }
 
-    fn less(&mut self, pair: (u32, u32), weight: u64) {
+    fn sub(&mut self, pair: (u32, u32), weight: u64) {
         if let Some(found) = self.index.get_mut(&pair) {
             found.count = found.count.saturating_sub(weight);
         }
     }
 
-    fn more(
+    fn add(
         &mut self,
         pair: (u32, u32),
         weight: u64,

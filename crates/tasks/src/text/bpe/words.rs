@@ -49,7 +49,7 @@ impl Pattern {
             cause.unwrap_or_else(|| error.to_string())
         })?;
         match regex.is_match("") {
-            true => Err("it matches where nothing is".to_owned()),
+            true => Err("it matches the empty text".to_owned()),
             false => Ok(Self { regex }),
         }
     }

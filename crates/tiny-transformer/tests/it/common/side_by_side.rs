@@ -15,7 +15,7 @@ const ROWS: usize = 2;
 /// Tokens of a row.
 const LENGTH: usize = 12;
 
-/// Model `g`: its weights are other ones than those of the others.
+/// Model `g`, whose weights differ from those of the other models.
 pub fn model(
     config: &TransformerConfig,
     encoding: &EncodingConfig,
@@ -23,7 +23,7 @@ pub fn model(
     device: &Device,
 ) -> Transformer {
     let source = |path: &str, shape: &[usize], distribution: Distribution| {
-        // Drawn from the path, turned by as many places as the model has number.
+        // Drawn by path, rotated by a multiple of `g`, so that models differ.
         let mut values = draw(path, shape, distribution);
         let by = g * (1 + seed_of(path) as usize % 3) % values.len().max(1);
         values.rotate_left(by);

@@ -17,7 +17,7 @@ impl Drawing<'_> {
     /// # Errors
     ///
     /// A bug: a hook gave a tensor that cannot be read.
-    pub fn lecture(&self) -> Result<String, Failure> {
+    pub fn catalogue(&self) -> Result<String, Failure> {
         let encoding = self.subject.encoding(self.device)?;
         let hooks = self.subject.facts().hooks;
         let (what, panels) = match &self.numbers.rotary {
