@@ -88,16 +88,7 @@ fn eval_settings(eval: &Spec, out: &mut BTreeMap<String, String>) {
     for (key, value) in eval.iter().filter(|(key, _)| *key != "variants") {
         flatten(&format!("eval.{key}"), value, out);
     }
-    for definition in definitions(eval) {
-        let key = format!(
-            "eval.variants.{}.{}",
-            definition.variant, definition.test_len
-        );
-        flatten(&key, definition.encoding, out);
-        if let Some(positions) = definition.positions {
-            flatten(&format!("{key}.positions"), positions, out);
-        }
-    }
+    out.extend(definitions(eval).iter().flat_map(Definition::settings));
 }
 
 /// The encoding and positions that a variant evaluates at one test length.
@@ -111,6 +102,19 @@ pub struct Definition<'a> {
     pub encoding: &'a Value,
     /// Positions, where they differ from those of the training.
     pub positions: Option<&'a Value>,
+}
+
+impl Definition<'_> {
+    /// Its settings, by keys such as `eval.variants.ntk.64.scaling.factor`.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut out = BTreeMap::new();
+        let key = format!("eval.variants.{}.{}", self.variant, self.test_len);
+        flatten(&key, self.encoding, &mut out);
+        if let Some(positions) = self.positions {
+            flatten(&format!("{key}.positions"), positions, &mut out);
+        }
+        out
+    }
 }
 
 fn list(value: Option<&Value>) -> &[Value] {

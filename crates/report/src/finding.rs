@@ -314,8 +314,8 @@ fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> 
     each.collect()
 }
 
-/// Whether a method has the better score at every length at which the other has one, with intervals
-/// that do not touch.
+/// Whether a method has the better score at every length at which the other has one, from all its
+/// seeds, with intervals that do not touch.
 fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> bool {
     let metric = setting.lead();
     let mut lengths = 0;
@@ -324,7 +324,8 @@ fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> b
             return true;
         };
         lengths += 1;
-        let ours = setting.score(method, metric, len).estimate;
+        let ours = setting.score(method, metric, len);
+        let ours = ours.estimate.filter(|_| ours.is_whole());
         ours.is_some_and(|ours| {
             better_first(metric, ours.mean, theirs.mean) == Ordering::Less
                 && ours.is_separated_from(&theirs)

@@ -2,13 +2,13 @@
 //!
 //! Experiments that trained for different budgets are apart, because a longer training is not a
 //! better method. The runs of one experiment stay together: where it varies its own budget, that is
-//! its question. Experiments whose tasks have different alphabets are apart, and so are those of
-//! one budget with more methods than a reader can compare.
+//! its question. Experiments whose tasks have different settings, such as alphabets or hints, are
+//! apart, and so are those of one budget with more methods than a reader can compare.
 
 use crate::record::RunRecord;
 use crate::text::{self, thousands};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Methods of several experiments that share a table.
 const MOST_METHODS: usize = 32;
@@ -34,34 +34,43 @@ fn budget(run: &RunRecord) -> Budget {
     )
 }
 
-/// The size of the task's alphabet; 0 where its config does not say.
-fn alphabet(run: &RunRecord) -> u64 {
-    let task = run.spec.get("task");
-    let size = task.and_then(|task| task.get("alphabet")?.as_u64());
-    size.unwrap_or(0)
+/// Keys of a task that change neither its rows nor what is scored of each: how many are tested, and
+/// coordinates beside the tokens.
+const BESIDE: [&str; 3] = ["test_rows", "eval_tokens", "segment_ends"];
+
+/// The other settings of a task, by key.
+type Task = BTreeMap<String, String>;
+
+fn task(run: &RunRecord) -> Task {
+    let task = run.spec.get("task").and_then(Value::as_object);
+    let settings = task.into_iter().flatten();
+    settings
+        .filter(|(key, _)| !BESIDE.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.to_string()))
+        .collect()
 }
 
-/// Budgets, experiments and alphabets of runs.
-type Pool<'a> = (BTreeSet<Budget>, BTreeSet<&'a str>, BTreeSet<u64>);
+/// Budgets, experiments and tasks of runs.
+type Pool<'a> = (BTreeSet<Budget>, BTreeSet<&'a str>, BTreeSet<Task>);
 
-/// The parts of runs, by budget, alphabet and experiment. `runs`: in canonical order, not empty.
+/// The parts of runs, by budget, task and experiment. `runs`: in canonical order, not empty.
 pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
     let mut pools: Vec<Pool<'a>> = Vec::new();
     for run in runs {
         let mut own = (
             BTreeSet::from([budget(run)]),
             BTreeSet::from([run.experiment.as_str()]),
-            BTreeSet::from([alphabet(run)]),
+            BTreeSet::from([task(run)]),
         );
-        // An experiment with several budgets or alphabets joins the pools of each.
+        // An experiment with several budgets or tasks joins the pools of each.
         let (joined, rest): (Vec<_>, Vec<_>) = pools.into_iter().partition(|pool| {
             !pool.1.is_disjoint(&own.1)
                 || !pool.0.is_disjoint(&own.0) && !pool.2.is_disjoint(&own.2)
         });
-        for (budgets, experiments, alphabets) in joined {
+        for (budgets, experiments, tasks) in joined {
             own.0.extend(budgets);
             own.1.extend(experiments);
-            own.2.extend(alphabets);
+            own.2.extend(tasks);
         }
         pools = rest;
         pools.push(own);
@@ -93,7 +102,8 @@ pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
 }
 
 /// What tells pools apart: steps, rows of a batch where steps are equal, and where both are, the
-/// only experiment or the alphabet of several. An alphabet that no config gives needs no name.
+/// only experiment or the settings of the task of several. A pool whose task sets nothing of its
+/// own needs no name.
 fn names(pools: &[Pool<'_>]) -> Vec<String> {
     if pools.len() < 2 {
         return vec![String::new(); pools.len()];
@@ -115,24 +125,43 @@ fn names(pools: &[Pool<'_>]) -> Vec<String> {
             _ => own,
         }
     };
-    let of_task = |(_, experiments, alphabets): &Pool<'_>| match experiments.first() {
-        _ if *alphabets == BTreeSet::from([0]) => String::new(),
-        Some(experiment) if experiments.len() == 1 => {
+    let of_task = |pool: &Pool<'_>, alike: &[&Pool<'_>]| match (own_settings(pool, alike), &pool.1)
+    {
+        (own, _) if own.is_empty() => String::new(),
+        (_, experiments) if experiments.len() == 1 => {
+            let experiment = experiments.first().copied().unwrap_or_default();
             format!("experiment {}", text::name(experiment, 40))
         }
-        _ => {
-            let sizes: Vec<String> = alphabets.iter().map(u64::to_string).collect();
-            format!("alphabet of {}", text::list(&sizes, 4))
-        }
+        (own, _) => own.join(", "),
     };
     let name = |pool: &Pool<'_>| {
-        let alike = pools.iter().filter(|other| other.0 == pool.0).count() > 1;
-        let task = alike.then(|| of_task(pool));
+        let alike = pools.iter().filter(|other| other.0 == pool.0);
+        let alike: Vec<&Pool<'_>> = alike.collect();
+        let task = (alike.len() > 1).then(|| of_task(pool, &alike));
         let parts = [Some(of_budget(pool)), task].into_iter().flatten();
         let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
         parts.join(", ")
     };
     pools.iter().map(name).collect()
+}
+
+/// What the tasks of a pool set, and those of another one otherwise: `alphabet = 50`.
+fn own_settings(pool: &Pool<'_>, alike: &[&Pool<'_>]) -> Vec<String> {
+    fn values<'p>(pool: &'p Pool<'_>, key: &str) -> BTreeSet<Option<&'p str>> {
+        let values = pool.2.iter().map(|task| task.get(key));
+        values.map(|value| value.map(String::as_str)).collect()
+    }
+    let keys: BTreeSet<&String> = pool.2.iter().flat_map(BTreeMap::keys).collect();
+    let differs = |key: &&String| {
+        let own = values(pool, key);
+        alike.iter().any(|other| values(other, key) != own)
+    };
+    let shown = |key: &String| {
+        let values = values(pool, key).into_iter().flatten();
+        let values: Vec<String> = values.map(|value| text::name(value, 40)).collect();
+        format!("{key} = {}", text::list(&values, 4))
+    };
+    keys.into_iter().filter(differs).map(shown).collect()
 }
 
 /// Methods by their labels, the variants of one training counted once.
@@ -154,24 +183,31 @@ mod tests {
             (
                 BTreeSet::from([*b]),
                 BTreeSet::from([*e]),
-                BTreeSet::from([0]),
+                BTreeSet::from([Task::new()]),
             )
         });
         names(&all.collect::<Vec<_>>())
     }
 
     #[test]
-    fn tasks_of_one_budget_are_named_by_experiment_or_alphabet() {
-        let pool = |experiments: &[&'static str], alphabet: u64| {
+    fn tasks_of_one_budget_are_named_by_experiment_or_settings() {
+        let pool = |experiments: &[&'static str], settings: &[(&str, &str)]| {
             let experiments = experiments.iter().copied().collect();
+            let settings = settings.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+            let task = settings.chain([("kind".to_owned(), "copy".to_owned())]);
             (
                 BTreeSet::from([(600, 32)]),
                 experiments,
-                BTreeSet::from([alphabet]),
+                BTreeSet::from([task.collect()]),
             )
         };
-        let all = [pool(&["a"], 0), pool(&["b"], 26), pool(&["c", "d"], 50)];
-        assert_eq!(names(&all), ["", "experiment b", "alphabet of 50"]);
+        let all = [
+            pool(&["a"], &[]),
+            pool(&["b"], &[("alphabet", "26")]),
+            pool(&["c", "d"], &[("alphabet", "50"), ("hints", "24")]),
+        ];
+        let named = ["", "experiment b", "alphabet = 50, hints = 24"];
+        assert_eq!(names(&all), named);
     }
 
     #[test]

@@ -181,6 +181,20 @@ fn attach<'a>(
         .filter(|run| run.evaluation_of.is_none())
         .map(|run| ((run.experiment.as_str(), run.run_id.as_str()), *run))
         .collect();
+    // Scores over different numbers of last tokens are no curve. Where runs have no number of their
+    // own, all of an experiment take the evaluations with the smallest.
+    let mut fewest: HashMap<&str, u64> = HashMap::new();
+    for run in runs {
+        let experiment = run.experiment.as_str();
+        let of = run.evaluation_of.as_deref().map(|of| (experiment, of));
+        let parent = of.and_then(|of| trained.get(&of));
+        if let Some(count) = last_tokens(run)
+            && parent.is_some_and(|parent| last_tokens(parent).is_none())
+        {
+            let least = fewest.entry(experiment).or_insert(count);
+            *least = count.min(*least);
+        }
+    }
     let (mut attached, mut alone): (Attached<'a>, Vec<&'a RunRecord>) = Default::default();
     for &run in runs {
         let Some(of) = run.evaluation_of.as_deref() else {
@@ -189,7 +203,7 @@ fn attach<'a>(
         };
         let key = (run.experiment.as_str(), of);
         match trained.get(&key) {
-            Some(parent) if extends(parent, attached.get(&key).map_or(&[], Vec::as_slice), run) => {
+            Some(parent) if extends(parent, fewest.get(key.0).copied(), run) => {
                 attached.entry(key).or_default().push(run);
             }
             Some(parent) if parent.model != run.model => notes.push(format!(
@@ -217,9 +231,9 @@ fn adds_to(row: &EvalRow, known: &EvalRow) -> bool {
     agree(row, known) && known.metrics.keys().all(has) && row.metrics.len() > known.metrics.len()
 }
 
-/// Whether a later evaluation scored the run's weights as the run and its other later evaluations
-/// did, except for lengths, variants and what it measured more.
-fn extends(run: &RunRecord, others: &[&RunRecord], later: &RunRecord) -> bool {
+/// Whether a later evaluation scored the run's weights as the run did, except for lengths, variants
+/// and what it measured more. `fewest`: the last tokens to score where the run has no number.
+fn extends(run: &RunRecord, fewest: Option<u64>, later: &RunRecord) -> bool {
     let rest = |record: &RunRecord| {
         let mut spec = record.spec.clone();
         if let Some(Value::Object(eval)) = spec.get_mut("eval") {
@@ -227,20 +241,15 @@ fn extends(run: &RunRecord, others: &[&RunRecord], later: &RunRecord) -> bool {
         }
         canonical_text(&spec)
     };
-    let mut all = others.iter().chain([&run]);
+    let expected = last_tokens(run).or(fewest);
     run.model == later.model
         && rest(run) == rest(later)
-        && all.all(|other| same_last_tokens(other, later))
+        && last_tokens(later).is_none_or(|count| Some(count) == expected)
 }
 
-/// Whether two records score equally many last tokens, where both do.
-fn same_last_tokens(run: &RunRecord, later: &RunRecord) -> bool {
-    let of = |record| eval_of(record)?.get("last_tokens")?.as_u64();
-    let counts: (Option<u64>, Option<u64>) = (of(run), of(later));
-    counts
-        .0
-        .zip(counts.1)
-        .is_none_or(|(ours, theirs)| ours == theirs)
+/// How many last tokens of each window a record scores, if not all.
+fn last_tokens(record: &RunRecord) -> Option<u64> {
+    eval_of(record)?.get("last_tokens")?.as_u64()
 }
 
 fn eval_of(record: &RunRecord) -> Option<&Map<String, Value>> {

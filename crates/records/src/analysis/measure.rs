@@ -59,21 +59,15 @@ impl Setting<'_> {
         len: usize,
         of: impl Fn(f64, f64) -> Option<f64>,
     ) -> Point {
-        let mut point = self.extrapolated(method, len, metric::scale(metric), |run| {
+        let point = self.extrapolated(method, len, metric::scale(metric), |run| {
             let there = value_at(run, &method.variant, metric, len)?;
-            of(there, self.value_in_length(run, method, metric)?).ok_or(Absent::Missing)
+            of(there, self.value_in_length(run, method, metric)?).ok_or(Absent::Undefined)
         });
-        // A difference in nats.
-        if let (Scale::Log, Some(here)) = (metric::scale(metric), self.in_length) {
-            let trained = self.trained(method);
-            over_text(
-                &mut point,
-                metric,
-                (self, method, len),
-                (self, trained, here),
-            );
+        let trained = self.trained(method);
+        match self.in_length {
+            Some(here) => self.with_ratio(point, metric, (method, len), (trained, here)),
+            None => point,
         }
-        point
     }
 
     /// Mean over log2 of the length, from the in-length one to the longest tested, of the share of
@@ -88,7 +82,7 @@ impl Setting<'_> {
                     let there = value_at(run, &method.variant, metric, len)?;
                     metric::kept_share(metric, there, here)
                         .map(|share| (len as f64, share))
-                        .ok_or(Absent::Missing)
+                        .ok_or(Absent::Undefined)
                 })
                 .collect();
             stats::mean_over_log2(&shares?).ok_or(Absent::Missing)
@@ -111,17 +105,8 @@ impl Setting<'_> {
         of: (&Method, usize),
         than: (&Method, usize),
     ) -> Point {
-        let value = |seed: u64, (method, len): (&Method, usize)| {
-            let run = self.groups[method.group].run_of(seed)?;
-            value_at(run, &method.variant, metric, len).ok()
-        };
-        let pairs: Vec<(f64, f64)> = point
-            .values
-            .iter()
-            .filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?)))
-            .collect();
-        let rows = |(method, len): (&Method, usize)| self.rows(method, metric, len);
-        point.estimate = difference_of(metric, &pairs, (rows(of), rows(than)));
+        let (pairs, rows) = self.pairs(&point, metric, of, than);
+        point.estimate = difference_of(metric, &pairs, rows);
         over_text(
             &mut point,
             metric,
@@ -131,13 +116,50 @@ impl Setting<'_> {
         point
     }
 
+    /// The scores of each seed of a point, and the test rows behind either side.
+    fn pairs(
+        &self,
+        point: &Point,
+        metric: &str,
+        of: (&Method, usize),
+        than: (&Method, usize),
+    ) -> (Vec<(f64, f64)>, (u64, u64)) {
+        let value = |seed: u64, (method, len): (&Method, usize)| {
+            let run = self.groups[method.group].run_of(seed)?;
+            value_at(run, &method.variant, metric, len).ok()
+        };
+        let seeds = point.values.iter();
+        let pairs = seeds.filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?)));
+        let rows = |(method, len): (&Method, usize)| self.rows(method, metric, len);
+        (pairs.collect(), (rows(of), rows(than)))
+    }
+
     /// One method over another, seed by seed, for the seeds that both have.
     pub fn over(&self, method: &Method, other: &Method, metric: &str, len: usize) -> Point {
-        let ratio = metric::extrapolation_ratio;
-        let mut point = self.paired(method, other, metric, len, ratio);
-        // A difference in nats.
-        if metric::scale(metric) == Scale::Log {
-            over_text(&mut point, metric, (self, method, len), (self, other, len));
+        let point = self.paired(method, other, metric, len, metric::extrapolation_ratio);
+        self.with_ratio(point, metric, (method, len), (other, len))
+    }
+
+    /// The ratio of two scores, each of a method at a length: that of shares with the interval over
+    /// seeds and test rows, and what is a difference in nats with that over seeds and text.
+    fn with_ratio(
+        &self,
+        mut point: Point,
+        metric: &str,
+        of: (&Method, usize),
+        than: (&Method, usize),
+    ) -> Point {
+        // No share is better if it is smaller, so this is also what a run keeps.
+        if metric::is_share(metric) {
+            let (pairs, rows) = self.pairs(&point, metric, of, than);
+            point.estimate = Estimate::of_share_ratio(&pairs, rows);
+        } else if metric::scale(metric) == Scale::Log {
+            over_text(
+                &mut point,
+                metric,
+                (self, of.0, of.1),
+                (self, than.0, than.1),
+            );
         }
         point
     }
@@ -168,7 +190,7 @@ impl Setting<'_> {
                 .filter(|run| !failed.contains(&run.seed))
                 .ok_or(Absent::Missing)?;
             let there = value_at(run, &method.variant, metric, len)?;
-            of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
+            of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Undefined)
         });
         // Runs that could give a value: one for each seed of both methods.
         let seeds = |method: &Method| {

@@ -49,10 +49,13 @@ impl Setting<'_> {
             if !self.is_tested(method, len) {
                 continue;
             }
+            // The mean of the seeds with a score in length, if none of them has lost it here.
             let there = self.score(method, metric, len);
-            let kept = there.values.len() == base.values.len()
-                && there
-                    .estimate
+            let is_in_length = |seed: u64| base.values.iter().any(|(own, _)| *own == seed);
+            let values = there.values.iter().filter(|(seed, _)| is_in_length(*seed));
+            let values: Vec<f64> = values.map(|(_, value)| *value).collect();
+            let kept = values.len() == base.values.len()
+                && Estimate::of(metric::scale(metric), &values)
                     .is_some_and(|e| metric::is_kept(metric, e.mean, in_length.mean));
             // A score that recovers at a longer length does not count.
             if !kept {

@@ -15,6 +15,8 @@ pub enum Absent {
     Diverged,
     /// The loss is a number, but what follows from it is too large to be one.
     TooLarge,
+    /// A ratio to 0.
+    Undefined,
     /// The encoding has no value at this length.
     Unsupported,
     /// A limit of memory left it out.
@@ -31,6 +33,7 @@ impl Absent {
         match self {
             Absent::Diverged => "diverged",
             Absent::TooLarge => "too large",
+            Absent::Undefined => "undefined",
             Absent::Unsupported => "unsupported",
             Absent::Skipped => "skipped",
             Absent::Unconverged => "not converged",
@@ -45,7 +48,10 @@ impl Absent {
 
     /// Whether there was a test that gave no number.
     pub fn is_lost(self) -> bool {
-        matches!(self, Absent::Diverged | Absent::TooLarge)
+        matches!(
+            self,
+            Absent::Diverged | Absent::TooLarge | Absent::Undefined
+        )
     }
 
     /// Why a metric of a row that was scored is no number: a perplexity may overflow where the loss
@@ -84,7 +90,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Whether no run was tested that has a value.
+    /// Without a value, and with an untested run.
     pub fn is_untested(&self) -> bool {
         // A run that diverged has no row at lengths that were tested later.
         self.values.is_empty() && self.absent.iter().any(|absent| absent.is_untested())

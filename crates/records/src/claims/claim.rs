@@ -60,7 +60,7 @@ pub struct Claim {
     #[serde(default)]
     pub value: Option<f64>,
     /// Whether a length without a value, such as past the end of a learned table, counts as
-    /// agreeing.
+    /// agreeing. Of two methods, the one that is to be worse.
     #[serde(default)]
     pub or_unsupported: bool,
 }
@@ -285,6 +285,12 @@ impl Claim {
                 "`than` with better, ratio_below or ratio_above",
             );
         }
+        if self.or_unsupported && !self.kind.may_have_no_value() {
+            let problem = "has no meaning in this kind of claim";
+            let allowed = "`or_unsupported` where no value can agree: not with holds_to, improves \
+                           or spread_below";
+            return wrong("or_unsupported", problem, allowed);
+        }
         if self.lengths.is_empty() {
             let allowed = "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"";
             return wrong("lengths", "is empty", allowed);
@@ -372,6 +378,11 @@ impl Kind {
     /// Whether the kind compares with [`Claim::than`].
     fn has_others(self) -> bool {
         matches!(self, Kind::Better | Kind::RatioBelow | Kind::RatioAbove)
+    }
+
+    /// Whether a length without a value can agree.
+    fn may_have_no_value(self) -> bool {
+        !matches!(self, Kind::HoldsTo | Kind::Improves | Kind::SpreadBelow)
     }
 
     /// Whether the kind compares with [`Claim::value`].

@@ -251,6 +251,10 @@ impl<'s> Evaluation<'s, '_> {
                 &self.setting.difference(a, b, metric, len),
                 needed,
             );
+            let own = score(a, len).0;
+            if own.estimate.is_none() && own.absent.contains(&Absent::Unsupported) {
+                return untested(&comparison.what, "no value there");
+            }
             let is_too_easy = comparison.verdict == Verdict::Undecided
                 && [a, b].iter().all(|of| {
                     let (point, rows) = score(of, len);
@@ -268,10 +272,19 @@ impl<'s> Evaluation<'s, '_> {
         pairs: impl Iterator<Item = (&'n str, &'n str)>,
         needed: Needed,
     ) -> Vec<Comparison> {
-        self.pairs(pairs, |a, b, len| self.ratio_at(a, b, len, needed))
+        self.pairs(pairs, |a, b, len| {
+            self.ratio_at(a, b, len, needed, self.limit(a, b, len))
+        })
     }
 
-    fn ratio_at(&self, a: &Method, b: &Method, len: usize, needed: Needed) -> Comparison {
+    fn ratio_at(
+        &self,
+        a: &Method,
+        b: &Method,
+        len: usize,
+        needed: Needed,
+        limit: Option<f64>,
+    ) -> Comparison {
         let metric = &self.claim.metric;
         self.judge(
             &[a, b],
@@ -283,7 +296,7 @@ impl<'s> Evaluation<'s, '_> {
                     self.at(len)
                 )
             },
-            (metric::RATIO, self.limit(a, b, len)),
+            (metric::RATIO, limit),
             &self.setting.over(a, b, metric, len),
             needed,
         )
@@ -390,7 +403,9 @@ impl<'s> Evaluation<'s, '_> {
                 Some(ratio) if ratio < 1.0 => (b, a),
                 _ => (a, b),
             };
-            self.ratio_at(high, low, len, Needed::AtMost(bound))
+            // A seed without a finite score is far from any other, whichever method it is of.
+            let limit = self.limit(a, b, len).map(|_| f64::INFINITY);
+            self.ratio_at(high, low, len, Needed::AtMost(bound), limit)
         })
     }
 

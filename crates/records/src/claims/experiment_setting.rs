@@ -52,7 +52,7 @@ pub fn experiment_settings(records: &[RunRecord], names: Names) -> Vec<Experimen
 }
 
 /// The method of that name, or of the first of its other names that is there. A method with one
-/// label also goes by the whole label, which a long name is shortened from.
+/// label also goes by the whole label, which a long name is shortened from, if no other has it.
 pub(super) fn find_method<'s>(
     setting: &'s Setting<'_>,
     name: &str,
@@ -69,9 +69,10 @@ pub(super) fn find_method<'s>(
         method.variant == TRAINED && runs.iter().any(of_run)
     };
     names.into_iter().find_map(|name| {
-        setting
-            .method(name)
-            .or_else(|| setting.methods.iter().find(|m| is_only_label(m, name)))
+        setting.method(name).or_else(|| {
+            let mut labelled = setting.methods.iter().filter(|m| is_only_label(m, name));
+            labelled.next().filter(|_| labelled.next().is_none())
+        })
     })
 }
 

@@ -4,7 +4,7 @@ use super::needed::Needed;
 use super::verdict::Verdict;
 use crate::analysis::point::{Absent, Point};
 
-/// What a number says to a bound.
+/// A verdict on a number and why.
 pub(super) struct Judged {
     pub verdict: Verdict,
     pub why: String,
@@ -68,8 +68,9 @@ pub(super) fn judged(
             decided(Verdict::Undecided, why)
         }
         Some((_, Some(side)))
-            if point.absent.iter().any(|absent| absent.is_lost())
-                && limit.is_none_or(|limit| needed.holds(limit) != side) =>
+            if point.absent.contains(&Absent::Undefined)
+                || point.absent.iter().any(|absent| absent.is_lost())
+                    && limit.is_none_or(|limit| needed.holds(limit) != side) =>
         {
             open(format!(
                 "{given} of {} seeds have a finite score",

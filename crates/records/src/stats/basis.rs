@@ -23,6 +23,13 @@ pub(super) enum Basis {
         of: (f64, f64),
         rows: (u64, u64),
     },
+    /// A ratio of the shares `of`, each over `rows` test rows.
+    ShareRatio {
+        mean: f64,
+        sd: f64,
+        of: (f64, f64),
+        rows: (u64, u64),
+    },
 }
 
 /// What becomes of a mean and of the ends of its interval.
@@ -70,19 +77,42 @@ impl Basis {
             Basis::Share { mean, sd, rows } => share_interval(alpha, (mean, sd), seeds, rows),
             Basis::ShareDifference { mean, sd, of, rows } => {
                 let between = half_width(alpha, sd, seeds)?;
-                // No standard deviation here: what seeds differ by enters once, as the half-width
-                // of the paired differences.
-                let (low_a, high_a) = share_interval(alpha, (of.0, 0.0), seeds, rows.0)?;
-                let (low_b, high_b) = share_interval(alpha, (of.1, 0.0), seeds, rows.1)?;
-                let joined = |a: f64, b: f64| (between.powi(2) + a.powi(2) + b.powi(2)).sqrt();
+                let (first, second) = by_rows(alpha, of, seeds, rows)?;
                 // The difference is smallest at a low first share and a high second one, so these
                 // ends bound it below.
-                let below = joined(of.0 - low_a, high_b - of.1);
-                let above = joined(high_a - of.0, of.1 - low_b);
+                let below = joined([between, of.0 - first.0, second.1 - of.1]);
+                let above = joined([between, first.1 - of.0, of.1 - second.0]);
                 Some(((mean - below).max(-1.0), (mean + above).min(1.0)))
+            }
+            Basis::ShareRatio { mean, sd, of, rows } => {
+                let between = half_width(alpha, sd, seeds)?;
+                let (first, second) = by_rows(alpha, of, seeds, rows)?;
+                let ratio = of.0 / of.1;
+                let lows = [(of.0 - first.0) / of.1, ratio - of.0 / second.1];
+                let highs = [(first.1 - of.0) / of.1, of.0 / second.0 - ratio];
+                let below = joined([between, lows[0], lows[1]]);
+                let above = joined([between, highs[0], highs[1]]);
+                Some(((mean - below).max(0.0), mean + above)).filter(|ends| ends.1.is_finite())
             }
         }
     }
+}
+
+/// The intervals of two shares over their test rows. Without a standard deviation: what seeds
+/// differ by enters once, as the half-width of the paired values.
+fn by_rows(
+    alpha: f64,
+    of: (f64, f64),
+    seeds: usize,
+    rows: (u64, u64),
+) -> Option<((f64, f64), (f64, f64))> {
+    let first = share_interval(alpha, (of.0, 0.0), seeds, rows.0)?;
+    Some((first, share_interval(alpha, (of.1, 0.0), seeds, rows.1)?))
+}
+
+/// Half-widths whose variances add up.
+fn joined(halves: [f64; 3]) -> f64 {
+    halves.iter().map(|half| half.powi(2)).sum::<f64>().sqrt()
 }
 
 impl Basis {

@@ -2,8 +2,8 @@
 //!
 //! Every interval is two-sided, at 95 % unless another level is asked for. Means of unbounded
 //! metrics get Student's t over seeds, perplexities that of their logarithms. Shares of test rows,
-//! and differences of such shares, get intervals over seeds and test rows that stay where shares
-//! and their differences can be. What an interval covers, its source and its simulated coverage:
+//! and differences and ratios of such shares, get intervals over seeds and test rows that stay
+//! where these can be. What an interval covers, its source and its simulated coverage:
 //! `docs/evaluation.md`. No interval covers the choice of corpus, model size or hyperparameters.
 
 use super::basis::{Basis, Shown};
@@ -143,6 +143,23 @@ impl Estimate {
         Some(Self::new(pairs.len(), mean, Some(sd), basis))
     }
 
+    /// Mean ratio of shares, paired by seed, of which the first are taken over `rows.0` test rows
+    /// and the second over `rows.1`: the seeds and the rows of both sides enter the interval as in
+    /// [`of_share_difference`](Self::of_share_difference). None where a second share is 0. As
+    /// [`of_mean`](Self::of_mean) of the ratios if a value is not a share.
+    pub fn of_share_ratio(pairs: &[(f64, f64)], rows: (u64, u64)) -> Option<Self> {
+        let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let ratios: Vec<f64> = pairs.iter().map(|(a, b)| a / b).collect();
+        let estimate = Self::of_mean(&ratios)?;
+        let are_shares = are_shares(&first) && are_shares(&second);
+        let Some(sd) = estimate.sd.filter(|_| are_shares) else {
+            return Some(estimate);
+        };
+        let (mean, of) = (estimate.mean, (self::mean(&first)?, self::mean(&second)?));
+        let basis = Basis::ShareRatio { mean, sd, of, rows };
+        Some(Self::new(pairs.len(), mean, Some(sd), basis))
+    }
+
     /// The same mean with an interval over seeds and the text, whose variances add up. Shares stay
     /// as they are.
     #[must_use]
@@ -160,7 +177,7 @@ impl Estimate {
                 };
                 Self::new(self.n, self.mean, self.sd, basis)
             }
-            Basis::Share { .. } | Basis::ShareDifference { .. } => self,
+            Basis::Share { .. } | Basis::ShareDifference { .. } | Basis::ShareRatio { .. } => self,
         }
     }
 
@@ -315,6 +332,13 @@ mod tests {
         let t = interval(Estimate::of_mean(&[0.1, 0.2, 0.05]));
         let both = interval(Estimate::of_share_difference(&pairs, (1000, 1000)));
         assert!(both.0 < t.0 && both.1 > t.1);
+        // A ratio of equal shares is as uncertain as each of them.
+        let same = interval(Estimate::of_share_ratio(&[(1.0, 1.0); 3], (200, 200)));
+        assert!((same.0 - low).abs() < 1e-12 && (same.1 - 1.0 / low).abs() < 1e-12);
+        let t = interval(Estimate::of_mean(&[1.25, 1.4, 12.0 / 11.0]));
+        let both = interval(Estimate::of_share_ratio(&pairs, (1000, 1000)));
+        assert!(both.0 < t.0 && both.1 > t.1);
+        assert_eq!(Estimate::of_share_ratio(&[(0.5, 0.0); 2], (9, 9)), None);
         let single = Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10));
         assert_eq!(single.unwrap().interval, None);
         assert_eq!(Estimate::of_share_difference(&[], (10, 10)), None);

@@ -27,6 +27,14 @@ const PAIRS: [(f64, f64); 7] = [
     (0.95, 0.8),
     (0.99, 0.95),
 ];
+/// A share far out and one in length, which a task that was learned keeps near 1.
+const RATIOS: [(f64, f64); 5] = [
+    (0.99, 0.99),
+    (0.9, 0.99),
+    (0.5, 0.95),
+    (0.2, 0.95),
+    (0.05, 0.95),
+];
 const SEEDS: [usize; 3] = [3, 5, 10];
 const ROWS: [u64; 2] = [100, 1000];
 /// Correlations for which 95 % is required.
@@ -41,6 +49,10 @@ fn of_share(values: &[f64], rows: u64) -> Option<(f64, f64)> {
 
 fn of_difference(pairs: &[(f64, f64)], rows: u64) -> Option<(f64, f64)> {
     Estimate::of_share_difference(pairs, (rows, rows))?.interval
+}
+
+fn of_ratio(pairs: &[(f64, f64)], rows: u64) -> Option<(f64, f64)> {
+    Estimate::of_share_ratio(pairs, (rows, rows))?.interval
 }
 
 fn of_mean(values: &[f64]) -> Option<(f64, f64)> {
@@ -157,25 +169,34 @@ fn of_shares(correlations: &[f64], replicates: usize, interval: ShareInterval) -
 }
 
 fn of_differences(correlations: &[f64], replicates: usize) -> Vec<Cell> {
+    of_pairs(&PAIRS, correlations, |stream, crossed, shares, pairing| {
+        let stream = (1 << 32) + stream;
+        simulation::difference(crossed, shares, pairing, replicates, stream, of_difference)
+    })
+}
+
+fn of_ratios(correlations: &[f64], replicates: usize) -> Vec<Cell> {
+    of_pairs(&RATIOS, correlations, |stream, crossed, shares, pairing| {
+        let stream = (3 << 32) + stream;
+        simulation::ratio(crossed, shares, pairing, replicates, stream, of_ratio)
+    })
+}
+
+/// Every combination for some pairs of shares, the seeds' deviates unpaired and paired.
+fn of_pairs(
+    pairs: &[(f64, f64)],
+    correlations: &[f64],
+    simulate: impl Fn(u64, &Crossed, (f64, f64), f64) -> Coverage + Sync,
+) -> Vec<Cell> {
     let both = |(shares, crossed)| [0.0, 0.7].map(|pairing| (shares, crossed, pairing));
-    let cells: Vec<_> = grid(&PAIRS, correlations)
+    let cells: Vec<_> = grid(pairs, correlations)
         .into_iter()
         .flat_map(both)
         .collect();
-    let run = |(stream, (shares, crossed, pairing)): (usize, ((f64, f64), Crossed, f64))| {
-        let coverage = simulation::difference(
-            &crossed,
-            shares,
-            pairing,
-            replicates,
-            (1 << 32) + stream as u64,
-            of_difference,
-        );
-        Cell {
-            crossed,
-            shares,
-            coverage,
-        }
+    let run = |(stream, (shares, crossed, pairing)): (usize, ((f64, f64), Crossed, f64))| Cell {
+        coverage: simulate(stream as u64, &crossed, shares, pairing),
+        crossed,
+        shares,
     };
     cells.into_par_iter().enumerate().map(run).collect()
 }
@@ -327,9 +348,16 @@ fn main() -> ExitCode {
     println!("\n## A difference of shares: stronger spread between seeds\n");
     table(&of_differences(&BEYOND, replicates), &BEYOND, &PAIRS, &pair);
 
+    println!("\n## A ratio of shares, paired by seed\n");
+    println!("{replicates} replicates in every cell, as for differences.\n");
+    let ratio = |pair: (f64, f64)| format!("{} / {}", pair.0, pair.1);
+    let correlations = [&REQUIRED[..], &BEYOND[..]].concat();
+    let cells = of_ratios(&correlations, replicates);
+    table(&cells, &correlations, &RATIOS, &ratio);
+
     println!("\n## A mean: Student t over seeds\n");
     println!(
-        "Exact for normal values. Perplexities, ratios and reaches are skewed: the rows are \
+        "Exact for normal values. Perplexities, their ratios and reaches are skewed: the rows are \
          values whose logarithm is normal.\n"
     );
     println!("| values | 3 seeds | 5 seeds | 10 seeds |\n|---|---|---|---|");

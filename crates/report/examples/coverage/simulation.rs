@@ -184,9 +184,49 @@ pub fn difference(
     stream: u64,
     interval: DifferenceInterval,
 ) -> Coverage {
+    let truth = shares.0 - shares.1;
+    paired(
+        crossed,
+        (shares, truth),
+        pairing,
+        replicates,
+        stream,
+        interval,
+    )
+}
+
+/// The same of the ratio of two shares.
+pub fn ratio(
+    crossed: &Crossed,
+    shares: (f64, f64),
+    pairing: f64,
+    replicates: usize,
+    stream: u64,
+    interval: DifferenceInterval,
+) -> Coverage {
+    let truth = shares.0 / shares.1;
+    paired(
+        crossed,
+        (shares, truth),
+        pairing,
+        replicates,
+        stream,
+        interval,
+    )
+}
+
+/// Coverage of the `truth` about two shares.
+fn paired(
+    crossed: &Crossed,
+    (shares, truth): ((f64, f64), f64),
+    pairing: f64,
+    replicates: usize,
+    stream: u64,
+    interval: DifferenceInterval,
+) -> Coverage {
     let (first, second) = (Model::new(crossed, shares.0), Model::new(crossed, shares.1));
     let mut draws = Draws::new(stream);
-    coverage(replicates, shares.0 - shares.1, || {
+    coverage(replicates, truth, || {
         let rows = rows(crossed, &mut draws);
         let mut pair = || {
             let own = draws.normal();

@@ -116,7 +116,8 @@ fn matrix(
                   fail at tiny scale without a mistake, ? undecided."
             .into(),
         notes: format!(
-            "Checks without records are named and count neither way. {}",
+            "A check that no record can make counts neither way: an expectation may be tested in \
+             part. {}",
             rule(outcomes.iter().flat_map(|outcome| &outcome.numbers))
         ),
         columns: start.chain(tested.iter().map(heading)).collect(),

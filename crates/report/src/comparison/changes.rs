@@ -2,7 +2,7 @@
 
 use records::analysis::groups::Group;
 use records::record::RunRecord;
-use records::spec::{follows, settings};
+use records::spec::{Definition, follows, settings};
 use records::text;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,10 +73,13 @@ pub(super) fn config_changes(pairs: &[(&Group<'_>, &Group<'_>)]) -> (usize, Vec<
     (equal.map_or(0, |equal| equal.len()), changes)
 }
 
-/// The settings of a method. What a variant changes is named once, without its test length, and
-/// only where it is not what the trained encoding has.
+/// The settings of a method, with those of the variants of later evaluations. What a variant changes
+/// is named once, without its test length, and only where it is not what the trained encoding has.
 fn leaves(group: &Group<'_>) -> BTreeMap<String, String> {
-    let all = settings(&group.spec);
+    let mut all = settings(&group.spec);
+    let later = group.variants.iter().filter(|variant| variant.is_later);
+    let later = later.flat_map(|variant| variant.by_len.values());
+    all.extend(later.flat_map(Definition::settings));
     let mut out: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (key, value) in &all {
         let key = match key.strip_prefix(VARIANTS) {

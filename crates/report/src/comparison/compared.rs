@@ -8,6 +8,7 @@ use records::analysis::measure::{difference_of, over_text};
 use records::analysis::point::{Point, difference_is_zero, difference_parts, point_text, value_at};
 use records::analysis::setting::{Method, Setting};
 use records::metric;
+use records::record::TestLength;
 use records::stats::Estimate;
 use serde::Serialize;
 
@@ -33,9 +34,9 @@ pub struct ComparedSetting {
     /// Test lengths in both, ascending.
     pub lengths: Vec<usize>,
     /// Test lengths that only the first set has.
-    pub lengths_only_first: Vec<usize>,
+    pub lengths_only_first: Vec<TestLength>,
     /// Test lengths that only the second set has.
-    pub lengths_only_second: Vec<usize>,
+    pub lengths_only_second: Vec<TestLength>,
     /// Method by method, by length.
     pub scores: Vec<Score>,
     /// Methods that only the first set has.
@@ -96,8 +97,8 @@ pub(super) fn compare(
     let is_shared = |len: &usize| second.is_tested_at(first.test_length(*len));
     let (lengths, only_first): (Vec<usize>, Vec<usize>) =
         first.lengths.iter().copied().partition(is_shared);
-    let only_second = second.lengths.iter().copied();
-    let only_second = only_second.filter(|len| !first.is_tested_at(second.test_length(*len)));
+    let of_second = second.lengths.iter().map(|len| second.test_length(*len));
+    let only_second = of_second.filter(|len| !first.is_tested_at(*len));
     let mut scores = Vec::new();
     for (ours, theirs) in &methods.pairs {
         for &len in &lengths {
@@ -113,7 +114,10 @@ pub(super) fn compare(
         task: task_changes(first, second, methods),
         learned: learned(first, second, methods),
         lengths,
-        lengths_only_first: only_first,
+        lengths_only_first: only_first
+            .into_iter()
+            .map(|len| first.test_length(len))
+            .collect(),
         lengths_only_second: only_second.collect(),
         scores,
         only_first: methods.only_first.clone(),

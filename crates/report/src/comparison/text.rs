@@ -6,7 +6,7 @@ use super::verdict::Verdict;
 use super::{RecordSet, ScoreComparison};
 use crate::captions::{direction, interval_text};
 use comfy_table::{CellAlignment, ContentArrangement};
-use records::record::length_text;
+use records::record::{TestLength, length_text};
 use records::stats::TEXT_INTERVAL;
 use records::text::{self, list, printable};
 use std::fmt;
@@ -164,8 +164,8 @@ impl ComparedSetting {
 
     /// What is in one of both only, a line each.
     fn only(&self) -> Vec<String> {
-        let lengths = |lens: &[usize]| {
-            let lens: Vec<String> = lens.iter().map(usize::to_string).collect();
+        let lengths = |lens: &[TestLength]| {
+            let lens: Vec<String> = lens.iter().map(TestLength::to_string).collect();
             let word = if lens.len() == 1 { "length" } else { "lengths" };
             (!lens.is_empty()).then(|| format!("{word} {}", list(&lens, 12)))
         };

@@ -128,9 +128,15 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     .map(|name| (name, Vec::new()));
     for method in setting.methods.iter().filter(|m| m.title != base.title) {
         let point = setting.difference(method, base, metric, len);
+        // A method that lost seeds there is not better by its others.
+        let lost = |of: &Method| {
+            let score = setting.score(of, metric, len);
+            score.absent.iter().any(|absent| absent.is_lost())
+        };
         let at = match (side(metric, &point), &point.estimate) {
-            (Some(Ordering::Less), _) => 0,
-            (Some(_), _) => 1,
+            (Some(Ordering::Less), _) if !lost(method) => 0,
+            (Some(Ordering::Greater), _) if !lost(base) => 1,
+            (Some(_), _) => 2,
             (None, Some(estimate)) if estimate.interval.is_some() => 2,
             (None, Some(_)) => 3,
             (None, None) => 4,

@@ -3,6 +3,7 @@
 use crate::common::*;
 use longreach_report::{ComparisonSpec, ReportError, ScoreComparison, Verdict};
 use records::RunRecord;
+use records::record::TestLength;
 use serde_json::json;
 
 fn compare(a: &[RunRecord], b: &[RunRecord], spec: &ComparisonSpec) -> ScoreComparison {
@@ -125,7 +126,13 @@ fn what_only_one_set_has_is_named() {
     assert!(!sides.covers_first());
     let setting = &sides.settings[0];
     assert_eq!(setting.only_first, ["alibi"]);
-    assert_eq!(setting.lengths_only_first, [last]);
+    assert_eq!(
+        setting.lengths_only_first,
+        [TestLength {
+            to: last,
+            from: None
+        }]
+    );
     let back = compare(&after, &before, &ComparisonSpec::default());
     assert!(back.covers_first());
     assert_eq!(back.settings[0].only_second, ["alibi"]);
@@ -221,6 +228,54 @@ fn shares_and_other_metrics() {
     let scores: usize = sides.settings.iter().map(|s| s.scores.len()).sum();
     assert!(scores > 0 && sides.count(Verdict::NoSeed) == scores);
     assert!(!sides.covers_first());
+}
+
+/// A range and its upper end are two tests, and are named as they were written.
+#[test]
+fn lengths_of_one_side_are_named_with_their_lower_ends() {
+    let before = copy_experiment(2);
+    let mut after = wider(before.clone());
+    for row in after.iter_mut().flat_map(|run| &mut run.evals) {
+        row.from_len = (row.test_len == 32).then_some(17);
+    }
+    let sides = compare(&before, &after, &ComparisonSpec::default());
+    let text = sides.text(false);
+    text.must_have("only in the first: length 32");
+    text.must_have("only in the second: length 17..32");
+}
+
+/// Variants that `longreach eval` added are no part of a config, and are compared by what they are.
+#[test]
+fn variants_of_later_evaluations_are_compared() {
+    let with = |mut records: Vec<RunRecord>, factor: f64| -> Vec<RunRecord> {
+        records.iter_mut().for_each(describe);
+        let later = records.iter().map(|run| {
+            let mut later = run.clone();
+            later.evaluation_of = Some(run.run_id.clone());
+            later.run_id = hex(&format!("{} ntk", run.run_id));
+            later.evals.retain(|row| row.test_len == 64);
+            later.evals[0].variant = "ntk".into();
+            let scaling = json!({ "kind": "ntk", "factor": factor });
+            let encoding = json!({ "kind": "rope", "scaling": scaling });
+            later.spec["eval"]["test_lens"] = json!([64]);
+            later.spec["eval"]["variants"] = json!([{ "name": "ntk", "pe": [encoding] }]);
+            later
+        });
+        let later: Vec<RunRecord> = later.collect();
+        [records, later].concat()
+    };
+    let runs = copy_experiment(2);
+    let sides = |factor| {
+        let first = with(runs.clone(), 2.0);
+        compare(
+            &first,
+            &with(runs.clone(), factor),
+            &ComparisonSpec::default(),
+        )
+        .text(false)
+    };
+    sides(8.0).must_have("eval.variants.ntk.scaling.factor");
+    assert!(!sides(2.0).contains("eval.variants.ntk"));
 }
 
 /// Settings of one kind of task are paired by their task, each once; where only one is left on each

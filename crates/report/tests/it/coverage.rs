@@ -5,7 +5,7 @@
 mod simulation;
 
 use records::stats::{Estimate, OverText, Scale};
-use simulation::{Crossed, Text, any_rejected, difference, geometric, mean, share, text};
+use simulation::{Crossed, Text, any_rejected, difference, geometric, mean, ratio, share, text};
 
 const REPLICATES: usize = 500;
 /// 95 % less three standard errors.
@@ -61,6 +61,18 @@ fn intervals_of_differences_cover() {
     for (stream, crossed) in cells().iter().enumerate() {
         for truth in [(0.99, 0.95), (0.5, 0.5), (0.2, 0.05)] {
             let got = difference(crossed, truth, 0.7, REPLICATES, stream as u64, interval);
+            assert!(got.covered >= LEAST, "{truth:?} {crossed:?}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn intervals_of_ratios_of_shares_cover() {
+    let interval =
+        |pairs: &[(f64, f64)], rows| Estimate::of_share_ratio(pairs, (rows, rows))?.interval;
+    for (stream, crossed) in cells().iter().enumerate() {
+        for truth in [(0.99, 0.99), (0.9, 0.99), (0.5, 0.95), (0.05, 0.95)] {
+            let got = ratio(crossed, truth, 0.7, REPLICATES, stream as u64, interval);
             assert!(got.covered >= LEAST, "{truth:?} {crossed:?}: {got:?}");
         }
     }

@@ -5,7 +5,7 @@ use crate::report::{cells, spec, text};
 use longreach_report::{ComparisonSpec, ReportSpec, ScoreComparison, Verdict as Change, report};
 use records::RunRecord;
 use records::claims::{Claims, Verdict};
-use records::record::{Divergence, EvalRow, EvalStatus, RunStatus};
+use records::record::{Divergence, EvalRow, EvalStatus, RunStatus, TestLength};
 use serde_json::{Value, json};
 
 /// Two methods that copy well everywhere, three seeds each.
@@ -89,6 +89,15 @@ fn a_length_that_memory_left_out_was_not_tested() {
         *row(run, 64) = absent_row("trained", 64, EvalStatus::Diverged, "");
     }
     assert_eq!(reach(&records, "a"), "2x (32)");
+}
+
+#[test]
+fn a_seed_without_a_score_in_length_does_not_end_the_reach_of_the_others() {
+    let mut records = copying();
+    let run = of(&mut records, "a", 1);
+    *row(run, 16) = absent_row("trained", 16, EvalStatus::Diverged, "");
+    let whole = reach(&copying(), "a");
+    assert_eq!(reach(&records, "a"), whole);
 }
 
 #[test]
@@ -233,7 +242,10 @@ fn a_length_and_a_range_that_ends_there_are_not_compared() {
     }
     let spec = ComparisonSpec::default();
     let sides = ScoreComparison::of(("before", &before), ("after", &after), &spec).unwrap();
-    assert_eq!(sides.settings[0].lengths_only_first, [64]);
+    assert_eq!(
+        sides.settings[0].lengths_only_first,
+        [TestLength { to: 64, from: None }]
+    );
     assert!(!sides.covers_first());
 }
 
