@@ -452,7 +452,11 @@ fn properties(facts: &Facts) -> String {
             "position enters only as the distance between query and key",
             "not only the distance between query and key matters",
         ),
-        (facts.by_distance, "works with `randomized_distances`", ""),
+        (
+            facts.by_distance && !facts.ignores_positions,
+            "works with `randomized_distances`",
+            "",
+        ),
         (facts.reads_length, "reads the length of the sequence", ""),
         (
             facts.linear,

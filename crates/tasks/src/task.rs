@@ -175,6 +175,11 @@ pub trait Task: Send + Sync {
     /// # Panics
     /// If the test set has fewer rows.
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch;
+    /// Tokens of a row of the test set of this length, without padding at its end.
+    fn row_len(&self, length: usize, row: usize) -> usize {
+        let _ = row;
+        self.seq_len(length)
+    }
     /// Whether a counted target is also the next token read, so that a model that answers token by
     /// token reads its own answers.
     fn reads_its_answers(&self) -> bool {

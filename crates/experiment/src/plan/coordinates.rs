@@ -71,7 +71,8 @@ pub(super) fn check_coordinates(
             "positions",
             "leave tokens without coordinates, and the encoding reads one",
             "task",
-            "set model.coordinates = \"task\", for a task that has coordinates",
+            "set model.coordinates = \"task\", for a task that has coordinates, or use positions of \
+             kind `grid`",
         ));
     }
     // Not 1: in a grid of one cell no axis falls.
@@ -90,9 +91,9 @@ pub(super) fn check_coordinates(
         )
     } else if matches!(positions, PositionsConfig::Grid(_)) {
         (
-            "come from the task, and from model.positions too".to_owned(),
+            "come from the task, and from positions of kind `grid` too".to_owned(),
             "one of the two",
-            "remove model.positions",
+            "use other positions",
         )
     } else if facts.axes > axes {
         let read = facts.axes;

@@ -12,7 +12,7 @@ use posenc::{EncodingConfig, ModelShape, PositionsConfig, RopeScaling};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use support::units::first_of;
 use tasks::Task;
-use tiny_transformer::AttentionKind;
+use tiny_transformer::{AttentionKind, Normalizer};
 
 /// The key of encodings whose table can be stretched.
 const STRETCH: &str = "interpolate";
@@ -207,16 +207,21 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
             .filter_map(|spec| Some((spec, spec.eval.variants.iter().find(|v| v.name == *name)?)));
         let of: Vec<(&RunSpec, &VariantSpec)> = of.collect();
         let changes = |(spec, variant): &(&RunSpec, &VariantSpec)| {
-            !variant.positions.is_empty() || variant.pe.iter().any(|pe| *pe != spec.model.pe)
+            let mut moved = variant.positions.iter().zip(&variant.pe);
+            variant.pe.iter().any(|pe| *pe != spec.model.pe)
+                || moved
+                    .any(|(own, pe)| seen(own, pe, spec) != seen(&spec.model.positions, pe, spec))
         };
         if of.is_empty() && !runs.is_empty() {
             notes.push(format!(
                 "variant `{name}` applies to no run: no trained encoding matches its `when`"
             ));
         } else if !of.is_empty() && !of.iter().any(changes) {
-            notes.push(format!(
-                "variant `{name}` changes nothing of the trained encoding"
-            ));
+            let what = match of.iter().all(|(_, variant)| variant.positions.is_empty()) {
+                true => "of the trained encoding",
+                false => "that its encoding sees of positions",
+            };
+            notes.push(format!("variant `{name}` changes nothing {what}"));
         }
     }
     let is_past = |spec: &RunSpec| {
@@ -233,6 +238,67 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
         ));
     }
     notes
+}
+
+/// What an encoding sees of positions: nothing, or a grid whose axes it does not read as a line.
+fn seen(
+    positions: &PositionsConfig,
+    pe: &EncodingConfig,
+    spec: &RunSpec,
+) -> Option<PositionsConfig> {
+    let facts = pe.facts(&spec.model.transformer.shape());
+    match positions {
+        _ if facts.ignores_positions => None,
+        PositionsConfig::Grid(_) if facts.axes == 0 => Some(PositionsConfig::default()),
+        other => Some(other.clone()),
+    }
+}
+
+/// Positions of a model that none of its encodings can see.
+pub(super) fn unseen_positions_note(run: &PlannedRun) -> Option<String> {
+    let spec = &run.job.spec;
+    let positions = &spec.model.positions;
+    let stages = spec.train.stages.iter();
+    let stages = stages.filter_map(|stage| stage.pe.as_ref());
+    let mut all = stages.chain(spec.eval.variants.iter().flat_map(|variant| &variant.pe));
+    let is_seen = *positions == PositionsConfig::default()
+        || all.any(|pe| seen(positions, pe, spec).as_ref() == Some(positions));
+    let (pe, kind) = (spec.model.pe.kind(), positions.kind());
+    (!is_seen).then(|| format!("`{pe}` sees nothing of model.positions of kind `{kind}`"))
+}
+
+/// Factors on queries that are meant for a softmax, which linear attention lacks.
+pub(super) fn linear_factor_note(run: &PlannedRun) -> Option<String> {
+    let spec = &run.job.spec;
+    let transformer = &spec.model.transformer;
+    if transformer.attention != AttentionKind::Linear {
+        return None;
+    }
+    let (shape, longest) = (transformer.shape(), run.sizes.seq_lens.iter().max()?);
+    let has_factor = |part: &&EncodingConfig| match part.rotary(&shape) {
+        // What changes queries without a rotation multiplies them.
+        None => {
+            let facts = part.facts(&shape);
+            facts.hooks.transform_qk && !facts.rotates_qk
+        }
+        Some(rotary) => {
+            let scaling = rotary.scaling.as_ref();
+            let on_tables = rotary.frequencies(*longest as f64);
+            scaling.is_some_and(|scaling| scaling.logits_factor() != 1.0)
+                || on_tables.is_ok_and(|tables| tables.attention_factor != 1.0)
+        }
+    };
+    let all = spec.eval.variants.iter().flat_map(|variant| &variant.pe);
+    let kind = all.flat_map(leaves).find(has_factor)?.kind();
+    let (normalizer, effect) = match transformer.normalizer {
+        Normalizer::Rotated => ("rotated", "cancels"),
+        Normalizer::Unrotated => ("unrotated", "multiplies the output"),
+        Normalizer::Cosine => ("cosine", "may make weights negative"),
+    };
+    Some(format!(
+        "the factor of `{kind}` on logits sharpens a softmax; in linear attention with normalizer \
+         = \"{normalizer}\" it {effect}"
+    ))
 }
 
 /// A training that `train.stop` cannot end.

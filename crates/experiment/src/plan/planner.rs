@@ -6,8 +6,8 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
-    DroppedEncodings, blind_notes, idle_min_len, idle_notes, selection_note, unscaled_logits_note,
-    unscaled_note, unstopped_note, untrained_notes,
+    DroppedEncodings, blind_notes, idle_min_len, idle_notes, linear_factor_note, selection_note,
+    unscaled_logits_note, unscaled_note, unseen_positions_note, unstopped_note, untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -293,8 +293,10 @@ impl Planner {
         let models = plan.runs.iter().map(|run| &run.job.spec.model);
         let layers = models.flat_map(|model| model.pe.idle(model.transformer.shape().n_layers));
         let untrained = plan.runs.iter().flat_map(untrained_notes);
-        let all = stops.chain(scalings).chain(logits).chain(layers);
-        for note in all.chain(untrained) {
+        let linear = plan.runs.iter().filter_map(linear_factor_note);
+        let unseen = plan.runs.iter().filter_map(unseen_positions_note);
+        let all = stops.chain(scalings).chain(logits).chain(linear);
+        for note in all.chain(layers).chain(unseen).chain(untrained) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

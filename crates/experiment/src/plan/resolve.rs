@@ -71,7 +71,7 @@ pub(super) fn describe(
         },
     };
     let whole = (&mut train, &before);
-    stages::resolve(cell, whole, &written.model.pe, &model, task, test_lens)?;
+    stages::resolve(cell, whole, written, &model, task)?;
     Ok(Described {
         before: before.encoding(&pe.1),
         notes: [before.notes(), frozen.notes(&model)].concat(),

@@ -10,7 +10,7 @@ use crate::spec::{ModelSpec, RunSpec, Stage, TrainSpec};
 use config::axes::Cell;
 use config::diagnostic::Diagnostic;
 use config::key_path::KeyPath;
-use posenc::{EncodingConfig, ModelShape};
+use posenc::{EncodingConfig, ModelShape, PositionsConfig};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use tasks::Task;
@@ -39,8 +39,8 @@ pub(super) fn last_encoding(cell: &Cell, written: &Experiment) -> (String, Encod
     (key, own.unwrap_or(&written.model.pe).clone())
 }
 
-/// Resolves the positions and encodings of stages. `written` is the encoding of stages that name
-/// none; `model` has that of the last stage.
+/// Resolves the positions and encodings of stages. Stages that name no encoding have the one of
+/// `written`; `model` has that of the last stage.
 ///
 /// # Errors
 ///
@@ -48,21 +48,21 @@ pub(super) fn last_encoding(cell: &Cell, written: &Experiment) -> (String, Encod
 pub(super) fn resolve(
     cell: &Cell,
     (train, before): (&mut TrainSpec, &TrainedBefore<'_>),
-    written: &EncodingConfig,
+    written: &Experiment,
     model: &ModelSpec,
     task: &dyn Task,
-    test_lens: &[usize],
 ) -> Result<(), Diagnostic> {
     let of_training = lengths(train, task, train.train_len, train.seq_len);
     let lengths = |before: usize| posenc::Lengths {
         trained_len: before,
         ..of_training
     };
-    let longest = longest_test(task, test_lens);
+    let longest = longest_test(task, &written.eval.test_lens);
+    let is_scored = written.eval.every.is_some();
     for (index, stage) in train.stages.iter_mut().enumerate() {
         let (key, mut pe) = match stage.pe.take() {
             Some(pe) => (format!("train.stages.{index}.pe"), pe),
-            None => ("model.pe".to_owned(), written.clone()),
+            None => ("model.pe".to_owned(), written.model.pe.clone()),
         };
         pe.resolve(&lengths(before.encoding(&pe)));
         let of_stage = ModelSpec {
@@ -79,7 +79,7 @@ pub(super) fn resolve(
             positions.resolve(&lengths(since), longest);
         }
         if stage.pe.is_some() || stage.positions.is_some() {
-            check_stage(cell, index, &key, stage, &of_stage, task)?;
+            check_stage(cell, (index, &key), stage, is_scored, &of_stage, task)?;
         }
     }
     Ok(())
@@ -105,25 +105,34 @@ fn check_encoding(
     check_shift(cell, coordinates, shift, (key, &facts), task, train_len)
 }
 
-/// Refuses positions of a stage that its encoding cannot read, or that do not reach its end.
+/// Refuses positions of a stage that its encoding cannot read, or that do not reach its end; those
+/// of the model too where the stage is scored, because scores while training have these.
 fn check_stage(
     cell: &Cell,
-    index: usize,
-    pe_key: &str,
+    (index, pe_key): (usize, &str),
     stage: &Stage,
+    is_scored: bool,
     model: &ModelSpec,
     task: &dyn Task,
 ) -> Result<(), Diagnostic> {
     let facts = model.pe.facts(&model.transformer.shape());
-    let (key, positions) = match &stage.positions {
-        Some(positions) => (format!("train.stages.{index}.positions"), positions),
-        None => ("model.positions".to_owned(), &model.positions),
+    let check = |key: &str, positions: &PositionsConfig, scored: &str| {
+        let note = format!("the encoding is that of {pe_key}{scored}");
+        check_positions(positions, &facts, &model.transformer, stage.seq_len)
+            .map_err(|error| refused(cell, key, &error).with_note(&note))?;
+        check_coordinates(model.coordinates, positions, &facts, task)
+            .map_err(|error| refused(cell, "model", &error).with_note(&note))
     };
-    let note = || format!("the encoding is that of {pe_key}");
-    check_positions(positions, &facts, &model.transformer, stage.seq_len)
-        .map_err(|error| refused(cell, &key, &error).with_note(note()))?;
-    check_coordinates(model.coordinates, positions, &facts, task)
-        .map_err(|error| refused(cell, "model", &error).with_note(note()))?;
+    let positions = stage.positions.as_ref().unwrap_or(&model.positions);
+    if let Some(own) = &stage.positions {
+        check(&format!("train.stages.{index}.positions"), own, "")?;
+    }
+    if stage.positions.is_none() {
+        check("model.positions", &model.positions, "")?;
+    } else if is_scored {
+        let scored = ", and eval.every scores it at model.positions";
+        check("model.positions", &model.positions, scored)?;
+    }
     let rows = positions.rows(stage.seq_len);
     check_reach(cell, pe_key, &facts, rows, stage.seq_len)
 }

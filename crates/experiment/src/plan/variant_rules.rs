@@ -127,7 +127,8 @@ impl Trained<'_> {
             check_positions(positions, &facts, transformer, 1)
                 .map_err(|error| Refusal::Model(error.within("positions")))?;
         }
-        check_coordinates(*coordinates, positions, &facts, self.task).map_err(Refusal::Model)?;
+        let placed = given.as_ref().unwrap_or(positions);
+        check_coordinates(*coordinates, placed, &facts, self.task).map_err(Refusal::Model)?;
         let missing = untrained(pe, &encoding, &shape);
         if missing.is_empty() {
             Ok(encoding)

@@ -31,6 +31,8 @@ struct Sums {
     queries: u64,
     pairs: u64,
     rows: usize,
+    /// Tokens of each row of the batch in hand, without the padding after them.
+    lengths: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,20 +66,35 @@ impl Sums {
 struct PreparedWatched<'a> {
     inner: Box<dyn Prepared + 'a>,
     sums: &'a Mutex<Sums>,
-    /// Tokens to read for the scores of rotary heads, and of how many rows.
-    sample: Option<(Sample, usize)>,
+    /// As in [`Sums`].
+    lengths: Vec<usize>,
+    /// Tokens to read for the scores of rotary heads, and of which rows.
+    samples: Vec<(Sample, Vec<usize>)>,
 }
 
 impl PositionalEncoding for MeasuredEncoding {
     fn prepare(&self, positions: &Positions, context: &Context) -> PrepareResult<'_> {
-        let rows = Sums::locked(&self.sums).rows;
-        let mut stream = Stream::new(0, "rope-scores", rows as u64);
-        let sample = (rows < ROWS && steps_evenly(positions.keys()))
-            .then(|| Sample::draw(positions.keys().len(), &mut stream));
+        let (before, lengths) = {
+            let sums = Sums::locked(&self.sums);
+            (sums.rows, sums.lengths.clone())
+        };
+        let mut read: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        if steps_evenly(positions.keys()) {
+            let left = ROWS.saturating_sub(before);
+            for (row, length) in lengths.iter().enumerate().take(left) {
+                read.entry(*length).or_default().push(row);
+            }
+        }
+        // Rows of one length share their sample.
+        let samples = read.into_iter().filter_map(|(length, rows)| {
+            let mut stream = Stream::new(0, "rope-scores", before as u64);
+            Some((Sample::draw(length, &mut stream)?, rows))
+        });
         Ok(Box::new(PreparedWatched {
             inner: self.inner.prepare(positions, context)?,
             sums: &self.sums,
-            sample: sample.flatten().map(|sample| (sample, ROWS - rows)),
+            lengths,
+            samples: samples.collect(),
         }))
     }
 
@@ -143,46 +160,74 @@ impl PreparedWatched<'_> {
         let distances = TensorData::new(distances.collect::<Vec<f32>>(), shape);
         let distances = Tensor::<4>::from_data(distances, &content.q.device());
         let [batch, heads, ..] = weights.dims();
+        // Queries of each row before its padding, which none of them sees.
+        let own = |length: &usize| (*length).clamp(queries.start, queries.end) - queries.start;
+        let own: Vec<usize> = self.lengths.iter().map(own).collect();
+        let mut looked = (weights.clone() * distances).sum_dim(3);
+        if own.iter().any(|own| *own < queries.len()) {
+            let is_own = |own: &usize| [vec![1.0; *own], vec![0.0; queries.len() - *own]].concat();
+            let is_own: Vec<f32> = own.iter().flat_map(is_own).collect();
+            let is_own = TensorData::new(is_own, [batch, 1, queries.len(), 1]);
+            looked = looked * Tensor::<4>::from_data(is_own, &content.q.device());
+        }
         // One sum per row of the batch and head keeps the sums in f32 short.
-        let looked = host((weights.clone() * distances).sum_dim(3).sum_dim(2));
+        let looked = host(looked.sum_dim(2));
         // Counts of one query are exact in f32. Keys after it have no weight and are not pairs.
-        let empty = weights.clone().equal_elem(0.0).float().sum_dim(3);
-        let seen = (0..queries.len()).map(|i| (content.first_query + i + 1).min(keys.len()) as f64);
-        let after: f64 = seen.map(|seen| keys.len() as f64 - seen).sum();
-        let empty = host(empty);
+        let empty = host(weights.clone().equal_elem(0.0).float().sum_dim(3));
+        let seen = |i: usize| (content.first_query + i + 1).min(keys.len());
         let mut sums = Sums::locked(self.sums);
         if layer == 0 {
-            sums.pairs +=
-                batch as u64 * (shape[2] * shape[3]) as u64 - (after as u64) * batch as u64;
+            let pairs = own.iter().flat_map(|own| (0..*own).map(seen));
+            sums.pairs += pairs.sum::<usize>() as u64;
         }
         sums.add(layer, heads, |head, sums| {
             // Heads are the inner dimension of the flattened sums.
             sums.distance += looked.iter().skip(head).step_by(heads).sum::<f64>();
             let empty = empty.chunks(queries.len()).skip(head).step_by(heads);
-            sums.blind += empty
-                .map(|row| row.iter().sum::<f64>() - after)
-                .sum::<f64>();
+            let blind = empty.zip(&own).flat_map(|(row, own)| {
+                let counts = row.iter().enumerate().take(*own);
+                counts.map(|(i, count)| count - (keys.len() - seen(i)) as f64)
+            });
+            sums.blind += blind.sum::<f64>();
         });
     }
 
     /// Adds the scores of rotary heads, once for all blocks of queries. None where logits are not
     /// products of rotated queries and keys alone.
     fn score(&self, layer: usize, content: &Content<'_>) {
-        let Some((sample, rows)) = self.sample.as_ref().filter(|_| content.queries.start == 0)
-        else {
+        if content.queries.start > 0 || self.samples.is_empty() {
+            return;
+        }
+        let Some(turns) = self.turns(layer, content.hidden) else {
             return;
         };
-        let Some(turns) = self.turns(layer) else {
-            return;
-        };
-        let scorer = Scorer::new(&turns, sample);
         let (q, k) = (content.raw)();
-        let [batch, heads, _, width] = q.dims();
-        let rows = batch.min(*rows);
-        let of = |x: Tensor<4>, positions: &[usize]| {
-            let indices: Vec<i64> = positions.iter().map(|p| *p as i64).collect();
-            let indices = Tensor::<1, Int>::from_data(&indices[..], &x.device());
-            let vectors = host(x.slice_dim(0, 0..rows).select(2, indices));
+        for (sample, rows) in &self.samples {
+            self.score_rows(
+                layer,
+                &Scorer::new(&turns, sample),
+                (sample, rows),
+                [&q, &k],
+            );
+        }
+    }
+
+    /// Adds the scores of rows that are sampled alike.
+    fn score_rows(
+        &self,
+        layer: usize,
+        scorer: &Scorer<'_>,
+        (sample, rows): (&Sample, &[usize]),
+        [q, k]: [&Tensor<4>; 2],
+    ) {
+        let [_, heads, _, width] = q.dims();
+        let of = |x: &Tensor<4>, positions: &[usize]| {
+            let indices = |all: &[usize]| {
+                let all: Vec<i64> = all.iter().map(|index| *index as i64).collect();
+                Tensor::<1, Int>::from_data(&all[..], &x.device())
+            };
+            let read = x.clone().select(0, indices(rows));
+            let vectors = host(read.select(2, indices(positions)));
             // `[row and head][position][width]`
             let vectors = vectors
                 .chunks(width)
@@ -193,7 +238,7 @@ impl PreparedWatched<'_> {
         };
         let (q, k) = (of(q, &sample.queries), of(k, &sample.keys));
         Sums::locked(self.sums).add(layer, heads, |head, sums| {
-            for row in 0..rows {
+            for row in 0..rows.len() {
                 let at = row * heads + head;
                 let scores = scorer.scores(&q[at], &k[at]);
                 let of = [
@@ -209,9 +254,10 @@ impl PreparedWatched<'_> {
     }
 
     /// The rotation of a layer from one token to the next.
-    fn turns(&self, layer: usize) -> Option<Turns> {
+    fn turns(&self, layer: usize, hidden: &Tensor<3>) -> Option<Turns> {
         let fused = self.inner.fused_qk(layer)?;
-        if self.inner.logits_bias(layer).is_some() {
+        let decays = || self.inner.decays(layer, &|| hidden.clone());
+        if self.inner.logits_bias(layer).is_some() || decays().is_some() {
             return None;
         }
         let rotation = fused.rotation?;
@@ -253,9 +299,11 @@ impl Profile {
         }
     }
 
-    /// Adds a batch of tokens.
-    pub fn add(&mut self, tokens: Tensor<2, Int>, positions: &Positions) {
-        let [rows, seq_len] = tokens.dims();
+    /// Adds a batch of tokens. `lengths` are those of its rows, each without the padding at its
+    /// end: numbers are of the tokens before it.
+    pub fn add(&mut self, tokens: Tensor<2, Int>, lengths: Vec<usize>, positions: &Positions) {
+        let (rows, queries) = (lengths.len(), lengths.iter().sum::<usize>());
+        Sums::locked(&self.model.encoding().sums).lengths = lengths;
         self.model.forward(
             tokens,
             positions,
@@ -265,7 +313,7 @@ impl Profile {
             },
         );
         let mut sums = Sums::locked(&self.model.encoding().sums);
-        sums.queries += (rows * seq_len) as u64;
+        sums.queries += queries as u64;
         sums.rows += rows;
     }
 

@@ -134,7 +134,10 @@ impl TrainedModel<'_> {
         let plain = rebuilt()?;
         let mut profile = Profile::new(model, rebuilt()?);
         for part in test.parts(task) {
-            profile.add(upload(&part.batch, self.device).0, &part.positions);
+            let rows = part.first_row..part.first_row + part.batch.rows;
+            let lengths = rows.map(|row| task.row_len(part.length, row)).collect();
+            let tokens = upload(&part.batch, self.device).0;
+            profile.add(tokens, lengths, &part.positions);
             if signals::asked().is_some() {
                 return Ok(None);
             }

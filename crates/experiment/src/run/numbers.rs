@@ -279,9 +279,11 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let transformer = &spec.model.transformer;
     let heads = (transformer.n_layers * transformer.n_heads) as u64;
     let counted = row.denominators.map(|counted| counted.count);
-    let counts = transformer
-        .may_divide_by_zero()
-        .then(|| tokens.saturating_mul(heads));
+    // Rows of a range have each their own length.
+    let read = tested.by_length().iter();
+    let read = read.map(|(length, rows)| (rows * task.seq_len(*length)) as u64);
+    let read = read.sum::<u64>().saturating_mul(heads);
+    let counts = transformer.may_divide_by_zero().then_some(read);
     // A record of a version before they were counted has none.
     if counted.is_some() && counted != counts {
         return Some("has counts of denominators that its attention does not have".to_owned());

@@ -81,7 +81,7 @@ pub fn unsupported(
         ));
     }
     // Scaled or drawn positions need another number of table rows than there are tokens.
-    let (rows, limit) = (positions.rows(seq_len), facts.max_position?);
+    let (rows, limit) = (positions.test_rows(seq_len), facts.max_position?);
     let reach = if rows == seq_len {
         String::new()
     } else {

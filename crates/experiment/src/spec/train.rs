@@ -113,7 +113,8 @@ pub enum LengthCurriculum {
     Uniform,
     /// Uniform from `min_len` to `train_len`, drawn per row. Shorter rows are padded at their end
     /// to `train_len`, and nothing there is counted. Positions are drawn for every row and its own
-    /// length; encodings that read the length get that of the padded row.
+    /// length, which encodings that read the length get too; where nothing is drawn they get that
+    /// of the padded row.
     Mixed,
     /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
     /// (Su et al. 2021, section 4.5.2).

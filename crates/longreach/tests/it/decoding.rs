@@ -553,7 +553,11 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
     for (more, said) in [
         (
             "model.positions={kind=\"grid\",sizes=[3]}",
-            "from model.positions too",
+            "from positions of kind `grid` too",
+        ),
+        (
+            "eval.variants=[{name=\"v\",positions={kind=\"grid\",sizes=[3]}}]",
+            "from positions of kind `grid` too",
         ),
         (
             "axes.\"model.pe\"=[{kind=\"axial_rope\",axes=3}]",

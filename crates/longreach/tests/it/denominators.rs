@@ -82,6 +82,20 @@ fn rotated_denominators_are_counted_in_records_and_reports() {
 }
 
 #[test]
+fn denominators_of_a_range_are_those_of_its_rows() {
+    let scratch = Scratch::with(TINY);
+    let range = [
+        "model.normalizer=\"rotated\"",
+        "eval.test_lens=[4,\"5..9\"]",
+    ];
+    scratch.trains(&with(&range));
+    let row = records(&scratch).remove(0).evals.remove(1);
+    let counted = row.denominators.expect("counts").count;
+    assert!(counted > 0 && counted < expected(&row), "{counted}");
+    exits(&command("verify", &scratch.runs().join("tiny"), &[]), 0);
+}
+
+#[test]
 fn other_denominators_are_not_counted() {
     for more in [
         &["model.normalizer=\"cosine\"", "model.feature_map=\"elu\""][..],

@@ -179,6 +179,11 @@ fn check_says_what_tests_read_and_training_does_not_reach() {
 
 /// What a model with these encodings records of its heads over two batches.
 fn profile(pe: &Value, rows: usize, length: usize, random: bool) -> BTreeMap<String, f64> {
+    filled(pe, &vec![length; rows], length, random)
+}
+
+/// As [`profile`], of rows of these lengths that are filled up to one.
+fn filled(pe: &Value, lengths: &[usize], length: usize, random: bool) -> BTreeMap<String, f64> {
     let (pe, device) = (config(pe.clone()), Device::default());
     let model = TransformerConfig::new(16).with_d_model(32).with_layers(2);
     let weights = |path: &str, shape: &[usize], distribution| {
@@ -195,12 +200,13 @@ fn profile(pe: &Value, rows: usize, length: usize, random: bool) -> BTreeMap<Str
     let mut profile = Profile::new(Transformer::new(&model, &pe, &init).unwrap(), encoding());
     for batch in 0..2 {
         let mut stream = Stream::new(1, "tokens", batch);
+        let rows = lengths.len();
         let tokens: Vec<i64> = (0..rows * length)
             .map(|_| stream.below(16) as i64)
             .collect();
         let tokens = TensorData::new(tokens, [rows, length]);
         let tokens = Tensor::<2, Int>::from_data(tokens, &device);
-        profile.add(tokens, &Positions::contiguous(length));
+        profile.add(tokens, lengths.to_vec(), &Positions::contiguous(length));
     }
     let metrics = profile.metrics().into_iter();
     metrics.map(|(name, metric)| (name, metric.value)).collect()
@@ -238,6 +244,34 @@ fn the_blind_share_of_a_model_is_that_of_its_softmax() {
         profile(&json!({"kind": "nope"}), 2, 40, true)["blind_1_1"],
         0.0
     );
+}
+
+#[test]
+fn padding_after_a_row_is_left_out_of_every_number() {
+    for pe in [
+        json!({"kind": "rope"}),
+        json!({"kind": "window", "size": 3}),
+    ] {
+        let of = |lengths: &[usize], length| filled(&pe, lengths, length, true);
+        let (short, alone) = (of(&[5], 40), of(&[5], 5));
+        assert!(short.keys().eq(alone.keys()) && short.len() >= 16, "{pe}");
+        for (name, value) in &short {
+            let apart = (value - alone[name]).abs();
+            assert!(apart < 1e-5, "{pe} {name}: {value} {}", alone[name]);
+        }
+        // The lengths of a batch are those of its rows, in order.
+        let (first, both) = (of(&[40], 40), of(&[5, 5], 40));
+        for (name, found) in of(&[40, 5], 40) {
+            if name.starts_with("attention_distance") {
+                let second = 10.0 * both[&name] - 5.0 * short[&name];
+                let expected = (40.0 * first[&name] + second) / 45.0;
+                assert!(
+                    (found - expected).abs() < 1e-4,
+                    "{pe} {name}: {found} {expected}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -316,6 +350,8 @@ fn rotary_heads_alone_have_scores() {
         json!({"kind": "xpos"}),
         json!({"kind": "rerope", "window": 4}),
         json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "alibi"}]}),
+        json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "fox"}]}),
+        json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "cable"}]}),
     ] {
         assert_eq!(names(pe.clone()), Vec::<String>::new(), "{pe}");
     }

@@ -197,13 +197,20 @@ fn rows_draw_their_lengths_evenly_and_are_padded_at_their_end() {
 #[test]
 fn a_short_row_begins_anywhere_that_it_fits() {
     let positions = "model.positions={kind=\"random_offset\",max_position=20}";
-    let job = planned(&[
-        positions,
-        "axes.\"model.pe\"=[{kind=\"learned\",max_position=40}]",
-    ]);
+    // A relative encoding that reads the length sees where a row begins too.
+    for pe in [
+        "{kind=\"learned\",max_position=40}",
+        "{kind=\"rope\",scaling={kind=\"dynamic_ntk\"}}",
+    ] {
+        let job = planned(&[positions, &format!("axes.\"model.pe\"=[{pe}]")]);
+        begins_anywhere(&job);
+    }
+}
+
+fn begins_anywhere(job: &Job) {
     let starts = |of: usize| -> BTreeSet<u64> {
         let steps = (0..400).flat_map(|step| {
-            let lengths: Vec<usize> = lengths(&job, step).iter().map(|n| 2 * n + 2).collect();
+            let lengths: Vec<usize> = lengths(job, step).iter().map(|n| 2 * n + 2).collect();
             let positions = job.spec.padded_positions(&lengths, 14, step);
             let rows: Vec<_> = positions.by_row().unwrap().collect();
             let starts = lengths.iter().zip(rows).filter(|(n, _)| **n == of);

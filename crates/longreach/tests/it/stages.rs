@@ -359,6 +359,8 @@ const MISFITS: &str = r#"
     -> model.coordinates | the encoding is that of train.stages.0.pe
 ,pe={kind="t5"} ,positions={kind="randomized_distances"}
     -> train.stages.1.positions.kind | the encoding is that of model.pe
+,positions={kind="grid",sizes=[8]},pe={kind="on_axis",axis=1,part={kind="rope"}} '' eval.every=2
+    -> model.coordinates | train.stages.0.pe, and eval.every scores it at model.positions
 "#;
 
 #[test]

@@ -124,6 +124,15 @@ fn an_addition_leaves_the_trained_encoding_as_it_is() {
     }
 }
 
+/// Pose jumps in training alone, so that its tests reach no further than their length.
+#[test]
+fn a_variant_at_positions_of_pose_has_a_value_up_to_its_length() {
+    let pose = variant("v", "positions = { kind = \"pose\" }");
+    let plan = planned(&pose, "{ kind = \"learned\", max_position = 20 }");
+    let notes = plan.notes.join("\n");
+    lacks(&notes, "unsupported");
+}
+
 const TRAINED: &str = "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"kerple\" }, { kind = \
                        \"t5\", num_buckets = 8, init_std = 1.0 }, { kind = \"learned\", \
                        max_position = 64 }, { kind = \"sinusoidal\", learnable_scale = true }, { \
@@ -414,20 +423,29 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
         &["eval.variants.0.add", "17", "at most 16"],
     );
     // What keys of the model make impossible.
-    let window = variant("v", "add = { kind = \"window\" }");
-    for (trained, key, parts) in [
+    let window = "add = { kind = \"window\" }";
+    for (keys, trained, key, parts) in [
         (
+            window,
             ROPE,
             "attention = \"linear\"",
             ["model.attention", "cannot host", "in variant `v`"],
         ),
         (
+            window,
             "{ kind = \"t5\" }",
             "positions = { kind = \"randomized_distances\" }",
             ["model.positions.kind", "distances only", "in variant `v`"],
         ),
+        (
+            "positions = { kind = \"contiguous\" }",
+            "{ kind = \"on_axis\", axis = 1, part = { kind = \"learned\", max_position = 8 } }",
+            "positions = { kind = \"grid\", sizes = [8] }",
+            ["model.coordinates", "without coordinates", "in variant `v`"],
+        ),
     ] {
-        let config = config(&window, trained).replace("[train]", &format!("{key}\n[train]"));
+        let config = config(&variant("v", keys), trained);
+        let config = config.replace("[train]", &format!("{key}\n[train]"));
         refused(&Scratch::with(&config), &parts);
     }
 }

@@ -50,7 +50,7 @@ pub struct LogScalingConfig {
     #[default(LogScalingForm::LogN)]
     pub form: LogScalingForm,
     /// `L` in tokens, 2 to 1000000000, up to which nothing changes; the training length unless
-    /// given. Llama 4's `floor_scale`.
+    /// given. Llama 4's `floor_scale`. The form `ssmax` does not read it.
     pub original_max_position_embeddings: Option<usize>,
     /// Factor on the logarithm in the form `llama4`, 0 to 100; Llama 4's `attn_scale`.
     #[default(STRENGTH)]

@@ -193,8 +193,10 @@ impl PositionsConfig {
     pub fn varies(&self, encoding: &Facts) -> bool {
         match self {
             Self::Contiguous(_) | Self::Interpolated(_) | Self::Grid(_) => false,
-            // Distances are the same from any start.
-            Self::RandomOffset(_) => !(encoding.relative || encoding.ignores_positions),
+            // Distances are the same from any start, the length is not.
+            Self::RandomOffset(_) => {
+                encoding.reads_length || !(encoding.relative || encoding.ignores_positions)
+            }
             _ => !encoding.ignores_positions,
         }
     }
@@ -222,6 +224,18 @@ impl PositionsConfig {
                 ((seq_len - 1) as f64 / c.factor.value() + 1.0).ceil() as usize
             }
             Self::Contiguous(_) | Self::RandomizedDistances(_) | Self::Grid(_) => seq_len,
+        }
+    }
+
+    /// As [`rows`](Self::rows), of a test sequence.
+    ///
+    /// # Panics
+    ///
+    /// As [`rows`](Self::rows).
+    pub fn test_rows(&self, seq_len: usize) -> usize {
+        match self {
+            Self::Pose(_) => seq_len,
+            _ => self.rows(seq_len),
         }
     }
 

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LongropeScaling {
-    /// Factor `s`, 1 to 1000000, the length aimed at over `L`, for the attention factor only;
-    /// `"auto"`: test length over `L`, at least 1; in `model.pe`
-    /// training length over `L`.
+    /// Factor `s`, 1 to 1000000, the length aimed at over `L`, for the attention factor only, and
+    /// not read beside `attention_factor`; `"auto"`: test length over `L`, at least 1; in
+    /// `model.pe` training length over `L`.
     #[serde(default)]
     pub factor: Factor,
     /// `L` in tokens, 1 to 1000000000; the training length unless given.

@@ -15,7 +15,8 @@ pub struct NtkScaling {
     /// Factor `s`, 1 to 1000000; `"auto"`: test length over `L`, at least 1; in `model.pe`
     /// training length over `L`.
     pub factor: Factor,
-    /// `L` in tokens, 1 to 1000000000, for `factor = "auto"`; the training length unless given.
+    /// `L` in tokens, 1 to 1000000000, for `factor = "auto"` only; the training length unless
+    /// given.
     pub original_max_position_embeddings: Option<usize>,
 }
 

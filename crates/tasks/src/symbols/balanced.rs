@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Two rules that agree in all but their rows. Every training row is of either with equal chance;
 /// test rows take turns. At a length where a rule has fewer rows than its half, they repeat in
-/// order, and where it has none ([`Rule::choices`] begins with 0), all rows are the other's.
+/// order, and where it has none ([`Rule::choices`] begins with 0), all rows are the other's half.
 pub(crate) struct Balanced<R> {
     kind: &'static str,
     sides: [SymbolTask<R>; 2],

@@ -369,7 +369,7 @@ impl JsonlTask {
         tokens.extend(&row.prompt);
         tokens.push(SEP);
         tokens.extend(&row.answer);
-        // The answer's own end, and the filling after it.
+        // The answer's own end, and the padding after it.
         tokens.resize(batch.seq_len + 1, EOS);
         batch.inputs.extend(&tokens[..batch.seq_len]);
         batch.targets.extend(&tokens[1..]);
@@ -419,6 +419,9 @@ impl Task for JsonlTask {
             self.push(&mut batch, row);
         }
         batch
+    }
+    fn row_len(&self, length: usize, row: usize) -> usize {
+        self.tested(length)[row].seq_len()
     }
     fn scoring(&self) -> Scoring {
         Scoring::Answer

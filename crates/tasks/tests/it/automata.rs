@@ -273,6 +273,16 @@ fn one_word_among_very_many() {
 }
 
 #[test]
+fn a_length_of_one_answer_has_half_of_the_test_rows() {
+    // No word of odd length is accepted.
+    let task = task(
+        "language = \"ab_star\"\nanswer = \"states\"\ntest_rows = 40",
+        &[9],
+    );
+    assert_eq!((task.test_rows(8), task.test_rows(9)), (40, 20));
+}
+
+#[test]
 fn words_of_either_answer_differ_and_are_held_out() {
     // 2^52 words of an answer are numbered, 2^53 are drawn.
     for n in [12, 53, 54, 200] {

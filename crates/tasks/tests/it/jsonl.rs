@@ -96,13 +96,13 @@ fn rows_are_the_lines_of_the_files() {
         (9, "two plus two plus two plus two plus two"),
     ] {
         assert_eq!(task.test_rows(n), 1, "{n}");
-        let (prompt, answer, filling) = read(&task.test_batch(n, 0, 1), 0);
+        let (prompt, answer, padding) = read(&task.test_batch(n, 0, 1), 0);
         let expected: Vec<i32> = words.split(' ').map(|word| ids[word]).collect();
         assert_eq!(prompt, expected);
         let count = n.div_ceil(2).to_string();
         assert_eq!(answer, [ids[&*count]; 2]);
         // The longest row up to this length is the test row itself.
-        assert_eq!((task.seq_len(n), filling), (n + 4, 0));
+        assert_eq!((task.seq_len(n), padding), (n + 4, 0));
     }
     assert_eq!(task.test_rows(4), 0);
     // Training at a length draws every prompt that is no longer.
@@ -152,6 +152,8 @@ fn batches_are_functions_of_their_arguments() {
     let whole = task.test_batch(9, 0, 5);
     for row in 0..5 {
         assert_eq!(read(&task.test_batch(9, row, 1), 0), read(&whole, row));
+        let padding = read(&whole, row).2;
+        assert_eq!(task.row_len(9, row), whole.seq_len - padding);
     }
     assert!(task.has_rows(9) && !task.has_rows(0));
     // Longer never takes fewer tokens.

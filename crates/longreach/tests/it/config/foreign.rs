@@ -222,6 +222,52 @@ fn a_shortest_length_that_nothing_draws_from_is_noted() {
 }
 
 #[test]
+fn positions_that_an_encoding_cannot_see_are_noted() {
+    let grid = "positions={kind='grid',sizes=[4]}";
+    let randomized = "positions={kind='randomized'}";
+    for (pe, positions, are_seen) in [
+        ("nope", randomized, false),
+        ("rope", randomized, true),
+        ("rope", grid, false),
+        ("axial_rope", grid, true),
+    ] {
+        let pe = format!("model.pe={{kind='{pe}'}}");
+        let trained = notes(&[&pe, &format!("model.{positions}")]);
+        let note = "sees nothing of model.positions of kind `";
+        assert_eq!(
+            trained.contains(note),
+            !are_seen,
+            "{pe} {positions}: {trained}"
+        );
+        let variants = format!("eval.variants=[{{name='v',{positions}}}]");
+        let note = "variant `v` changes nothing that its encoding sees of positions";
+        let tested = notes(&[&pe, &variants]);
+        assert_eq!(
+            tested.contains(note),
+            !are_seen,
+            "{pe} {positions}: {tested}"
+        );
+    }
+}
+
+#[test]
+fn factors_on_logits_are_noted_in_linear_attention() {
+    let yarn = "eval.variants=[{name='y',set={scaling={kind='yarn'}}}]";
+    let linear = "model.attention='linear'";
+    for (pe, normalizer, variants, effect) in [
+        ("log_scaling", "rotated", "eval.variants=[]", "it cancels"),
+        ("rope", "unrotated", yarn, "it multiplies the output"),
+        ("rope", "cosine", yarn, "it may make weights negative"),
+    ] {
+        let pe = format!("model.pe={{kind='{pe}'}}");
+        let normalizer = format!("model.normalizer='{normalizer}'");
+        has(&notes(&[&pe, linear, &normalizer, variants]), effect);
+        lacks(&notes(&[&pe, variants]), "linear attention");
+        lacks(&notes(&[linear, &normalizer]), "linear attention");
+    }
+}
+
+#[test]
 fn a_factor_that_deepseek_has_and_a_table_that_ends_are_noted() {
     let block = |more: &str| {
         format!(

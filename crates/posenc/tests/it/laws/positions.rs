@@ -419,6 +419,7 @@ fn pose_jumps_once_in_training_and_never_in_tests() {
         Positions::contiguous(50)
     );
     assert_eq!((rule.max_seq_len(), rule.max_train_len()), (None, Some(40)));
+    assert_eq!((rule.rows(11), rule.test_rows(11)), (40, 11));
     assert_eq!(rule.sample(1, &mut below(3)).queries().len(), 1);
 }
 

@@ -25,7 +25,8 @@ pub struct AutomatonConfig {
     /// What is asked about a word.
     #[default(AutomatonAnswer::Accept)]
     pub answer: AutomatonAnswer,
-    /// Number of test rows at each length, 1 to 1000000; half of them accepted.
+    /// Number of test rows at each length, 1 to 1000000; half of them accepted. A length whose
+    /// words all have one answer has half as many.
     #[default = 256]
     pub test_rows: u64,
     /// The alphabet of `own`: 1 to 64 names, each of 1 to 32 ASCII letters, digits, `_` and `-`.
