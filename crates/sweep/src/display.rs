@@ -28,6 +28,8 @@ struct Progress {
     /// Losses of the steps that were reported.
     losses: Curve,
     fraction: f64,
+    /// The part of `fraction` that took no time of this sweep.
+    given: f64,
     printed: Instant,
     /// Whether a worker of this sweep did anything.
     worked: bool,
@@ -35,6 +37,14 @@ struct Progress {
     diverged: bool,
     /// The latest scores while training.
     scores: String,
+}
+
+impl Progress {
+    /// Reaches a fraction without work of this sweep: an earlier process did it, or nobody will.
+    fn jump(&mut self, to: f64) {
+        self.given += to - self.fraction;
+        self.fraction = to;
+    }
 }
 
 /// A run that another process has.
@@ -135,6 +145,7 @@ impl<'a> Display<'a> {
             bar,
             losses: Curve::default(),
             fraction: 0.0,
+            given: 0.0,
             printed: Instant::now(),
             worked: false,
             diverged: false,
@@ -152,7 +163,13 @@ impl<'a> Display<'a> {
         let elsewhere = matches!(event, Event::Elsewhere { .. });
         // `describe` prints about waiting at its own times.
         let due = progress.printed.elapsed() >= LINE_EVERY && !elsewhere;
-        progress.fraction = fraction;
+        match event {
+            Event::Resumed { .. }
+            | Event::Diverged { .. }
+            | Event::Failed { .. }
+            | Event::Left { .. } => progress.jump(fraction),
+            _ => progress.fraction = fraction,
+        }
         progress.worked |= !elsewhere;
         progress.diverged |= matches!(event, Event::Diverged { .. });
         if let Some(bar) = &progress.bar {
@@ -280,7 +297,10 @@ impl<'a> Display<'a> {
             ),
         };
         if let Some(progress) = self.runs[index].as_mut() {
-            progress.fraction = 1.0;
+            match ended {
+                Ok(()) if progress.worked => progress.fraction = 1.0,
+                _ => progress.jump(1.0),
+            }
             if let Some(bar) = progress.bar.take() {
                 bar.finish_and_clear();
             }
@@ -304,25 +324,30 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn fraction(&self) -> f64 {
+    /// A share of the work of all runs.
+    fn share(&self, of: impl Fn(&Progress) -> f64) -> f64 {
         // Runs count by their arithmetic: an average of runs would misjudge long ones.
         let done = |(run, work): (&Option<Progress>, &f64)| {
-            run.as_ref()
-                .map_or(0.0, |progress| progress.fraction * work)
+            run.as_ref().map_or(0.0, |progress| of(progress) * work)
         };
         self.runs.iter().zip(&self.work).map(done).sum::<f64>() / self.all.max(1.0)
     }
 
+    fn fraction(&self) -> f64 {
+        self.share(|progress| progress.fraction)
+    }
+
     fn time_left(&self) -> String {
         let (fraction, elapsed) = (self.fraction(), self.started.elapsed().as_secs_f64());
+        let (left, worked) = (
+            1.0 - fraction,
+            fraction - self.share(|progress| progress.given),
+        );
         // Too early to extrapolate, or at the end.
-        if !(0.01..1.0).contains(&fraction) {
+        if left <= 0.0 || worked < 0.01 * (worked + left) {
             String::new()
         } else {
-            format!(
-                ", about {} left",
-                duration(elapsed / fraction * (1.0 - fraction))
-            )
+            format!(", about {} left", duration(elapsed / worked * left))
         }
     }
 
@@ -367,6 +392,50 @@ fn scores(metric: &str, values: &[(usize, Option<f64>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CONFIG: &str = r#"name = "tiny"
+seeds = [0, 1, 2]
+task = { kind = "copy", alphabet = 4, test_rows = 8 }
+model = { d_model = 16, n_layers = 1, n_heads = 2, pe = { kind = "rope" } }
+train = { train_len = 4, steps = 100, batch_size = 4, lr = 1e-3 }
+eval = { test_lens = [4] }
+"#;
+
+    #[test]
+    fn the_time_left_is_at_the_pace_of_this_sweep() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("x.toml");
+        std::fs::write(&config, CONFIG).unwrap();
+        let plan = experiment::plan(&config, &[]).unwrap();
+        let failed = Err(Failure::new(Exit::SomeFailed, "no"));
+        let steps = |step| Event::Train {
+            step,
+            steps: 100,
+            loss_nats: 1.0,
+        };
+        let resumed = |step| Event::Resumed {
+            step,
+            notes: Vec::new(),
+        };
+        let mut display = Display::new(&plan, &(0..3).collect(), false);
+        (0..3).for_each(|index| display.started(index));
+        display.started = Instant::now()
+            .checked_sub(Duration::from_secs(100))
+            .unwrap();
+        // Nothing of the first 90 steps, nor of two other runs, was done in these 100 seconds.
+        display.event(0, &resumed(90));
+        assert_eq!(display.time_left(), "");
+        display.ended(1, &Ok(()));
+        display.ended(2, &failed);
+        assert_eq!(display.time_left(), "");
+        display.event(0, &steps(95));
+        // 0.045 of the run took them, and 0.145 are left.
+        assert_eq!(display.time_left(), ", about 5 min left");
+        display.event(0, &steps(100));
+        assert_eq!(display.time_left(), ", about 2 min left");
+        display.ended(0, &Ok(()));
+        assert_eq!(display.time_left(), "");
+    }
 
     #[test]
     fn lines_about_waiting_come_at_growing_intervals() {

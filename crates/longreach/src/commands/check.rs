@@ -85,7 +85,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let is_recorded =
         |run: &PlannedRun| recorded.of(run).is_some() || is_whole(run, &arguments.runs, limit);
     check_starts(plan.runs.iter().filter(|run| !is_recorded(run)))?;
-    let rows = rows(&plan, of, is_recorded);
+    let mut rows = rows(&plan, of, is_recorded);
+    leave_evaluations(&mut rows, &plan, &arguments.runs);
     let mut notes = plan.notes.clone();
     let there = plan
         .runs
@@ -117,6 +118,17 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         console::print(&render(&plan, &rows));
     }
     Ok(Exit::Done)
+}
+
+/// Leaves the evaluation of runs that are recorded and are to do: `run` scores their weights once
+/// more, and trains nothing.
+fn leave_evaluations(rows: &mut [PlanRow], plan: &Plan, runs: &Path) {
+    let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
+    for (row, run) in rows.iter_mut().zip(swept.chain(&plan.runs)) {
+        if !row.recorded && files::recorded(&run_dir(runs, &run.job), &run.job).is_some() {
+            row.leave_evaluation(run);
+        }
+    }
 }
 
 /// What a run is for.
@@ -158,6 +170,9 @@ pub struct PlanRow {
     pub part: Part,
     /// Whether a record is there already.
     pub recorded: bool,
+    /// Whether a record is there that skipped a length which fits now: only the evaluation is left.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub is_trained: bool,
     /// Trainable numbers.
     pub parameters: u64,
     /// Tokens trained on.
@@ -180,6 +195,32 @@ pub struct PlanRow {
     pub evaluations: Vec<PlannedEvaluation>,
     /// Estimated seconds on one CPU process.
     pub estimated_secs: f64,
+}
+
+impl PlanRow {
+    /// Leaves the evaluation of the run, as its training is recorded.
+    fn leave_evaluation(&mut self, run: &PlannedRun) {
+        let mut evaluation = run.clone();
+        (evaluation.train_tokens, evaluation.job.spec.train.steps) = (0, 0);
+        let memory = self.evaluations.iter().map(|one| one.memory_bytes).max();
+        self.is_trained = true;
+        self.train_tokens = 0;
+        (self.may_end_early, self.may_be_shorter) = (false, false);
+        self.memory_bytes = memory.unwrap_or(0);
+        self.estimated_secs = flops(&evaluation) / ASSUMED_FLOPS;
+    }
+
+    /// What is left of it, and what it is for, where a table has to say so.
+    fn note(&self) -> String {
+        let state = match (self.recorded, self.is_trained) {
+            (true, _) => "recorded",
+            (false, true) => "evaluation",
+            (false, false) => "",
+        };
+        let parts = [self.part.note(), state].into_iter();
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        parts.join(", ")
+    }
 }
 
 /// The limit on memory that a sweep would have.
@@ -256,6 +297,7 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
         method: spec::method(&run.job.labels),
         seed: run.job.spec.seed,
         recorded: is_recorded(run),
+        is_trained: false,
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         may_end_early: run.job.spec.train.stop.is_some(),
@@ -358,13 +400,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
             most(short(row.eval_tokens as f64), row.may_end_early) + &beside(&row.variants),
             bytes(row.memory_bytes as f64),
             most(duration(row.estimated_secs), row.may_end_early),
-            if row.recorded && row.part == Part::Result {
-                "recorded".to_owned()
-            } else if row.recorded {
-                format!("{}, recorded", row.part.note())
-            } else {
-                row.part.note().to_owned()
-            },
+            row.note(),
         ]);
     }
     keep_words(&mut table, 0);
@@ -378,13 +414,16 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         .iter()
         .map(|row| row.train_tokens)
         .fold(0, u64::saturating_add);
-    let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
+    let largest = left.iter().map(|row| row.memory_bytes).max();
+    let memory = largest.map_or_else(String::new, |largest| {
+        format!(", {} of memory per process", bytes(largest as f64))
+    });
     let recorded = rows.len() - left.len();
     let early = left.iter().any(|row| row.may_end_early);
     let shorter = left.iter().any(|row| row.may_be_shorter);
     format!(
         "{}: {} ({} recorded){}\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
-         process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
+         process{memory}\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
          every run writes what it took to timings.json)",
         plan.name,
         count(rows.len(), "run"),
@@ -394,7 +433,6 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         most(short(tokens as f64) + " tokens", early || shorter),
         if early { "at most about" } else { "about" },
         duration(seconds),
-        bytes(largest as f64),
         ASSUMED_FLOPS / 1e9,
     )
 }

@@ -12,7 +12,7 @@ use support::units::{count, duration};
 use sweep::cluster::allocation::on;
 use sweep::cluster::directory::{Scheduler, Submission};
 use sweep::cluster::slurm::{self, Queued, Silent};
-use sweep::cluster::states::{RunLine, States, gather};
+use sweep::cluster::states::{Look, RunLine, States, gather};
 
 /// Methods that a table lists; of more only the sums are shown.
 const MOST_METHODS: usize = 40;
@@ -41,7 +41,7 @@ pub struct LastAnswer {
 /// [`Exit::Input`](support::exit::Exit::Input) if the directory is damaged.
 pub fn shown(directory: &Path, json: bool, asked: &mut LastAnswer) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
-    let states = gather(directory, &submission)?;
+    let states = gather(directory, &submission, Look::End)?;
     asked.failed = states.runs.iter().any(|run| run.state.is_failure());
     asked.over = states.runs.iter().all(|run| run.state.has_ended());
     if json {
@@ -111,6 +111,7 @@ fn render(submission: &Submission, states: &States) -> String {
         RunState::Running,
         RunState::Stopped,
         RunState::Failed,
+        RunState::Unreadable,
         RunState::Diverged,
     ] {
         let of: Vec<&RunLine> = states

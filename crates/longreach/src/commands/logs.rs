@@ -10,7 +10,7 @@ use support::exit::{Exit, Failure};
 use support::units::{count, first_of};
 use sweep::cluster::directory::{LOGS_DIR, Submission};
 use sweep::cluster::events::{self, Entry, Process, Taken, What};
-use sweep::cluster::states::{RunLine, gather};
+use sweep::cluster::states::{Look, RunLine, gather};
 
 /// Lines shown of the end of a log.
 const LAST_LINES: usize = 20;
@@ -45,7 +45,7 @@ const EXAMPLES: &str = r#"Examples:
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let directory = &arguments.directory;
     let submission = Submission::read(directory)?;
-    let states = gather(directory, &submission)?;
+    let states = gather(directory, &submission, Look::End)?;
     let processes = events::read(directory, None);
     let text = match &arguments.run {
         Some(id) => {
@@ -54,7 +54,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         }
         None => {
             let is_shown = |run: &&RunLine| match run.state {
-                RunState::Failed => true,
+                RunState::Failed | RunState::Unreadable => true,
                 RunState::Diverged | RunState::Stopped => !arguments.failed,
                 _ => false,
             };

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use support::console;
 use support::exit::Failure;
-use support::units::{count, first_of};
-use sweep::cluster::directory::experiment_of;
+use support::units::{count, first_of, quoted};
+use sweep::cluster::directory::{Submission, experiment_of};
 
 /// Experiments, and files that were left out, that are listed.
 const MAX_LISTED: usize = 10;
@@ -30,24 +30,7 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     let found = find_records_within(&roots, depth);
     if let Ok(found) = &found {
         if found.records.is_empty() {
-            let paths: Vec<String> = roots.iter().map(|p| p.display().to_string()).collect();
-            let begun = roots.iter().filter_map(|root| Runs::below(root).ok());
-            let (problem, help) = match begun.map(|found| found.runs.len()).sum() {
-                0 => (
-                    no_record(found),
-                    "name a directory that `longreach run` wrote, such as runs/quickstart, or a \
-                     file of records",
-                ),
-                _ if !found.excluded.is_empty() => (
-                    no_record(found),
-                    "`longreach status` says what is wrong with each run",
-                ),
-                runs => (
-                    format!("none of its {} is recorded", count(runs, "run")),
-                    "`longreach run` with its config finishes them",
-                ),
-            };
-            return Err(Failure::input(format!("{}: {problem}", paths.join(", "))).with_help(help));
+            return Err(nothing(&roots, found));
         }
         tell_unsealed(&found.records);
     }
@@ -66,6 +49,48 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
         }
         Failure::input(error)
     })
+}
+
+/// The failure of directories without a record, and how to get one.
+fn nothing(roots: &[PathBuf], found: &Found) -> Failure {
+    let paths: Vec<String> = roots.iter().map(|p| p.display().to_string()).collect();
+    let begun = roots.iter().filter_map(|root| Runs::below(root).ok());
+    let begun: usize = begun.map(|found| found.runs.len()).sum();
+    let none = |runs| format!("none of its {} is recorded", count(runs, "run"));
+    let (problem, help) = match (begun, submitted(roots)) {
+        // `longreach run` would train runs of a submitted sweep elsewhere, all of them.
+        (_, Some((place, runs))) if found.excluded.is_empty() => (
+            none(runs),
+            format!(
+                "`longreach status {place}` says what became of them, `longreach submit --again \
+                 {place}` submits them again"
+            ),
+        ),
+        (0, _) => (
+            no_record(found),
+            "name a directory that `longreach run` wrote, such as runs/quickstart, or a file of \
+             records"
+                .to_owned(),
+        ),
+        _ if !found.excluded.is_empty() => (
+            no_record(found),
+            "`longreach status` says what is wrong with each run".to_owned(),
+        ),
+        (runs, _) => (
+            none(runs),
+            "`longreach run` with its config finishes them".to_owned(),
+        ),
+    };
+    Failure::input(format!("{}: {problem}", paths.join(", "))).with_help(help)
+}
+
+/// The submitted sweep that an experiment is of, as a word of a shell, and its runs.
+fn submitted(roots: &[PathBuf]) -> Option<(String, usize)> {
+    let [experiment] = roots else { return None };
+    let place = rundir::directory_of(rundir::directory_of(experiment));
+    let submission = Submission::read(place).ok()?;
+    let is_of = experiment.ends_with(submission.experiment(Path::new("")));
+    is_of.then(|| (quoted(&place.to_string_lossy()), submission.runs))
 }
 
 /// Prints how many records have no seal, if any.

@@ -60,6 +60,10 @@ pub struct Args {
     /// output is not a terminal. JSON, and a submitted sweep, are printed again when they change
     #[arg(long)]
     watch: bool,
+    /// Exit with 75 if a run is planned, running or stopped, or else with 1 if one failed, is stale
+    /// or cannot be read
+    #[arg(long)]
+    exit_code: bool,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -79,12 +83,12 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let directory = &arguments.directory;
     if !arguments.watch {
-        console::print(&shown(
-            directory,
-            arguments.json,
-            &mut LastAnswer::default(),
-        )?);
-        return Ok(Exit::Done);
+        let mut asked = LastAnswer::default();
+        console::print(&shown(directory, arguments.json, &mut asked)?);
+        return Ok(match arguments.exit_code {
+            true => exit(&asked),
+            false => Exit::Done,
+        });
     }
     if !arguments.json && !is_cluster(directory) {
         return live::watch(directory);
@@ -102,10 +106,18 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             last = now;
         }
         if asked.over {
-            let failed = asked.failed.then_some(Exit::SomeFailed);
-            return Ok(failed.unwrap_or(Exit::Done));
+            return Ok(exit(&asked));
         }
         std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+/// The exit code of what was seen, in the order of `run`: what goes on comes before failures.
+fn exit(seen: &LastAnswer) -> Exit {
+    match (seen.over, seen.failed) {
+        (false, _) => Exit::TryAgain,
+        (true, true) => Exit::SomeFailed,
+        (true, false) => Exit::Done,
     }
 }
 

@@ -68,8 +68,10 @@ pub struct Args {
     /// see `longreach run`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=1024), conflicts_with = "again")]
     runs_per_worker: u16,
-    /// Time that the scheduler gives to a task, as HH:MM:SS [default: four times what the longest
-    /// is expected to take, at least an hour]
+    /// Time that Slurm gives to a task, as HH:MM:SS [default: four times what the longest is
+    /// expected to take, at least an hour]. With hq and parallel, which set no limit without it, a
+    /// task saves and stops by itself before that time is over; their script, started again,
+    /// continues it
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "again")]
     time: Option<u64>,
     /// Tasks at a time
@@ -374,6 +376,10 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
         (least, most) => format!("{least} to {most}"),
     };
     let longest = longest_secs(tasks);
+    let of_time = match how.time_secs {
+        0 => String::new(),
+        secs => format!(" of {}", clock(secs)),
+    };
     let at_once = how
         .max_parallel
         .map_or_else(String::new, |most| format!(", {most} at a time"));
@@ -389,13 +395,12 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
         ),
     };
     format!(
-        "{}: {} in {} of {each}{at_once}; the longest is expected to take {} of {}\nof a task: {}, \
-         {} MiB{gpus}\nwritten: {}",
+        "{}: {} in {} of {each}{at_once}; the longest is expected to take {}{of_time}\nof a task: \
+         {}, {} MiB{gpus}\nwritten: {}",
         submission.experiment,
         count(tasks.iter().map(runs).sum(), "run"),
         count(tasks.len(), "task"),
         duration(longest),
-        clock(how.time_secs),
         count(how.cpus_per_task, "CPU"),
         how.task_mib,
         out.display()

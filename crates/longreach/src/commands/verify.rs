@@ -117,30 +117,39 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
         findings.print(run);
         bad += usize::from(!findings.wrong.is_empty());
     }
+    let mut bad_files = 0;
     for file in selection::files(&request.directories, &recorded) {
         let findings = selection::check(&file);
         findings.print(&file);
-        bad += usize::from(!findings.wrong.is_empty());
+        bad_files += usize::from(!findings.wrong.is_empty());
     }
     let left = if unfinished.is_empty() {
         String::new()
     } else {
         format!("; {} not recorded yet", unfinished.len())
     };
-    let wrong = if bad == 0 {
-        "nothing wrong".to_owned()
-    } else {
-        format!("{bad} with something wrong")
-    };
     console::print(&format!(
-        "{} verified: {wrong}{left}",
-        count(recorded.len() + unreadable.len(), "run")
+        "{} verified: {}{left}",
+        count(recorded.len() + unreadable.len(), "run"),
+        summary(bad, bad_files)
     ));
-    Ok(if bad == 0 {
+    Ok(if bad + bad_files == 0 {
         Exit::Done
     } else {
         Exit::SomeFailed
     })
+}
+
+/// How many runs have something wrong, and how many files of an experiment, which are no runs.
+fn summary(runs: usize, files: usize) -> String {
+    match (runs, files) {
+        (0, 0) => "nothing wrong".to_owned(),
+        (runs, 0) => format!("{runs} with something wrong"),
+        (runs, files) => {
+            let files = count(files, "file");
+            format!("{runs} with something wrong, and {files} beside the runs")
+        }
+    }
 }
 
 /// What computing runs again needs. A device that does not work is refused before any is checked.

@@ -2,11 +2,11 @@
 //! mistake is answered. `scripts/cluster-check` runs the same against Slurm's daemons.
 
 use crate::common::{
-    Scratch, TINY, exits, fails, has, lacks, longreach, says, shows, stderr, stdout, wait_for,
-    words,
+    ONE, Scratch, TINY, command, exits, fails, has, lacks, longreach, says, shows, stderr, stdout,
+    wait_for, words,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A scratch directory with a config and a directory for a submitted sweep.
 pub struct Sweep {
@@ -38,7 +38,7 @@ impl Sweep {
         program.output().unwrap()
     }
 
-    fn again(&self, arguments: &[&str]) -> Output {
+    pub fn again(&self, arguments: &[&str]) -> Output {
         let mut program = bare();
         program
             .args(["submit", "--again"])
@@ -80,7 +80,7 @@ impl Sweep {
     }
 
     /// The directories of the runs, in the order of the manifest.
-    fn runs(&self) -> Vec<PathBuf> {
+    pub fn runs(&self) -> Vec<PathBuf> {
         let manifest = std::fs::read_to_string(self.out.join("manifest.jsonl")).unwrap();
         let line = |line: &str| {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -430,7 +430,7 @@ fn a_sweep_of_another_program_or_config_is_refused() {
 }
 
 /// A file in place of a directory lets a run fail at its first checkpoint.
-fn spoil(run: &Path) {
+pub fn spoil(run: &Path) {
     std::fs::create_dir_all(run).unwrap();
     std::fs::write(run.join("checkpoints"), "").unwrap();
 }
@@ -564,6 +564,102 @@ fn five_attempts_without_a_checkpoint_are_the_last() {
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
 }
 
+#[test]
+fn a_damaged_record_is_seen_and_submitted_again() {
+    let sweep = Sweep::submitted();
+    for task in ["0", "1"] {
+        exits(&sweep.task(task), 0);
+    }
+    let record = sweep.runs()[0].join("record.json");
+    let whole = std::fs::read(&record).unwrap();
+    let half = &whole[..=whole.iter().rposition(|byte| *byte == b':').unwrap()];
+    // `status` looks at the end of a record; what is to run again is decided by all of it.
+    let patched = [half, b"}\n"].concat();
+    for (bytes, counts) in [
+        (&b""[..], "3 done, 1 unreadable"),
+        (half, "3 done, 1 unreadable"),
+        (&patched, "4 done"),
+    ] {
+        std::fs::write(&record, bytes).unwrap();
+        let shown = sweep.counts();
+        assert!(shown.ends_with(counts), "{shown}");
+        for arguments in [&[][..], &["--only", "failed"]] {
+            let again = sweep.again(arguments);
+            exits(&again, 0);
+            shows(&again, "1 run in 1 task again");
+        }
+    }
+    for task in ["0", "1"] {
+        let mut worker = sweep.worker(&["--again", "1", "--task", task]);
+        let ended = worker.output().unwrap();
+        assert!(
+            matches!(ended.status.code(), Some(0 | 2)),
+            "{}",
+            stderr(&ended)
+        );
+    }
+    assert!(std::fs::read(&record).unwrap() == whole);
+    shows(&sweep.again(&[]), "no run is failed");
+}
+
+/// Commands look at the runs of a submitted sweep only, so that it would hide others.
+#[test]
+fn a_sweep_gets_a_directory_of_its_own() {
+    let scratch = Scratch::with(TINY);
+    scratch.trains(&ONE);
+    for out in [
+        scratch.runs(),
+        scratch.runs().join("tiny"),
+        scratch.first_run(),
+    ] {
+        let mut program = bare();
+        program.arg("submit").arg(&scratch.config);
+        program.args(["--cluster", "slurm", "--out"]).arg(&out);
+        let refused = program.output().unwrap();
+        fails(&refused, 2, "holds runs that are not of this sweep");
+        says(&refused, "a directory of its own");
+        assert!(!out.join("submit.json").exists());
+    }
+}
+
+/// `longreach run` would train all of them anew, elsewhere.
+#[test]
+fn what_continues_a_submitted_sweep_is_named_where_none_is_recorded() {
+    let sweep = Sweep::submitted();
+    for place in [&sweep.out, &sweep.out.join("runs/tiny")] {
+        let report = command("report", place, &[]);
+        fails(&report, 3, "none of its 4 runs is recorded");
+        let again = format!("`longreach submit --again {}`", sweep.out.display());
+        says(&report, &again);
+        lacks(&stderr(&report), "longreach run");
+    }
+}
+
+#[test]
+fn a_time_limit_is_set_by_slurm_or_by_a_person() {
+    let long = TINY.replace("steps = 6", "steps = 1000000");
+    for (engine, said) in [
+        ("slurm", "longer than --time: it is requeued"),
+        ("hq", "the same script, started again, continues it"),
+        ("parallel", "the same script, started again, continues it"),
+    ] {
+        let sweep = Sweep::with(&long);
+        let submitted = sweep.submit(engine, &["--time", "00:01:00"]);
+        exits(&submitted, 0);
+        says(&submitted, said);
+        let free = Sweep::with(TINY);
+        let submitted = free.submit(engine, &[]);
+        let is_limited = stdout(&submitted).contains(" of 01:00:00");
+        assert_eq!(is_limited, engine == "slurm", "{}", stdout(&submitted));
+        let task = free.task("0");
+        exits(&task, 0);
+        assert_eq!(
+            stderr(&task).contains(" at a time, 60 min left"),
+            is_limited
+        );
+    }
+}
+
 /// As `run` refuses it: every task would fail.
 #[test]
 fn a_training_beyond_the_limit_on_memory_is_not_submitted() {
@@ -669,7 +765,9 @@ fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
     let sweep = Sweep::with(&TINY.replace("steps = 6", "steps = 1000000"));
     exits(&sweep.submit("slurm", &["--runs-per-task", "4"]), 0);
     for signal in ["-USR1", "-TERM"] {
-        let mut task = sweep.worker(&["--task", "0"]).spawn().unwrap();
+        let mut task = sweep.worker(&["--task", "0"]);
+        task.env("SLURM_JOB_ID", "12").stderr(Stdio::piped());
+        let task = task.spawn().unwrap();
         wait_for("a run is running", || sweep.status().contains("running"));
         let id = task.id().to_string();
         assert!(
@@ -679,7 +777,14 @@ fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
                 .unwrap()
                 .success()
         );
-        assert_eq!(task.wait().unwrap().code(), Some(75));
+        let ended = task.wait_with_output().unwrap();
+        exits(&ended, 75);
+        // Three of its runs are planned and not stopped.
+        let again = format!(
+            "`longreach submit --again {}` continues",
+            sweep.out.display()
+        );
+        says(&ended, &again);
         lacks(&sweep.status(), "running");
     }
     let again = sweep.again(&["--only", "stopped"]);

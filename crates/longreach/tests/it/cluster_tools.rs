@@ -1,7 +1,7 @@
 //! Sweeps of an engine beside the tools of a cluster: what `squeue`, `scontrol`, `sacctmgr` and
 //! `nvidia-smi` answer, played by scripts. Nothing needs them, and none can stop an answer.
 
-use crate::cluster::{Sweep, bare};
+use crate::cluster::{Sweep, bare, spoil};
 use crate::common::{Scratch, TINY, exits, fails, has, lacks, says, shows, stderr, stdout, words};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -261,4 +261,57 @@ fn a_gpu_that_fills_up_later_ends_the_task_and_no_run_fails() {
     worker.env("CUDA_VISIBLE_DEVICES", "0");
     exits(&worker.env("PATH", "/nowhere").output().unwrap(), 0);
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+}
+
+/// A script of a sweep, as a person starts it beside some tools.
+fn bash(sweep: &Sweep, script: &str, tools: &Path) -> Output {
+    let mut bash = Command::new("bash");
+    bash.arg(script).current_dir(&sweep.out);
+    bash.env("PATH", format!("{}:/usr/bin:/bin", tools.display()));
+    bash.env_remove("SLURM_JOB_ID").output().unwrap()
+}
+
+#[test]
+fn scripts_end_with_what_became_of_the_runs() {
+    let sweep = Sweep::with(TINY);
+    exits(&sweep.submit("parallel", &[]), 0);
+    let ends = |body: &str, script: &str, code: i32, counts: &str| {
+        let ended = bash(&sweep, script, &tools(&sweep, &[("parallel", body)]));
+        exits(&ended, code);
+        shows(&ended, counts);
+    };
+    // As GNU parallel: the last word is the command of a task.
+    let each = "for last; do :; done; while read -r task; do \
+                eval \"$(echo \"$last\" | sed \"s/{}/$task/g\") < /dev/null\"; done";
+    ends("cat > /dev/null", "parallel.sh", 75, "4 planned");
+    let run = &sweep.runs()[0];
+    spoil(run);
+    ends(each, "parallel.sh", 1, "3 done, 1 failed");
+    assert!(sweep.out.join("runs/tiny/report/report.md").exists());
+    std::fs::remove_file(run.join("checkpoints")).unwrap();
+    exits(&sweep.again(&[]), 0);
+    ends(each, "again/1.sh", 0, "4 done");
+    let mut submit = bare();
+    submit.args(["submit", "--go", "--again"]).arg(&sweep.out);
+    let place = tools(&sweep, &[("parallel", "cat > /dev/null")]);
+    submit.env("PATH", format!("{}:/usr/bin:/bin", place.display()));
+    std::fs::remove_dir_all(run).unwrap();
+    exits(&submit.output().unwrap(), 75);
+}
+
+#[test]
+fn a_server_of_hyperqueue_that_does_not_start_ends_its_script() {
+    let sweep = Sweep::with(TINY);
+    exits(&sweep.submit("hq", &[]), 0);
+    let none = bash(&sweep, "hq.sh", &tools(&sweep, &[]));
+    fails(&none, 6, "the server of HyperQueue did not start");
+    says(&none, "not found");
+    let refused = tools(&sweep, &[("hq", "echo 'no port is free' >&2; exit 1")]);
+    let refused = bash(&sweep, "hq.sh", &refused);
+    fails(&refused, 6, "no port is free");
+    // One that answers and starts no task.
+    let body = "case \"$1 $2\" in 'server start') exec /bin/sleep 3;; esac";
+    let idle = bash(&sweep, "hq.sh", &tools(&sweep, &[("hq", body)]));
+    exits(&idle, 75);
+    shows(&idle, "4 planned");
 }

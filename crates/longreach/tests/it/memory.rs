@@ -152,6 +152,18 @@ fn run_admits_by_what_check_prints() {
     exits(&run(most - 1), 0);
     let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
     has(&record, "\"skipped\"");
+    let check = |limit: u64| {
+        let limit = limit.to_string();
+        let arguments = [&ONE[..], &lens, &["--memory-limit", &limit]].concat();
+        let output = scratch.longreach("check", &arguments);
+        exits(&output, 0);
+        stdout(&output)
+    };
+    // Only the evaluation is left where the length fits now, and nothing elsewhere.
+    let left = check(most);
+    has(&left, " evaluation ");
+    has(&left, "to do: 1 run, 0 tokens trained on");
+    lacks(&check(most - 1), "of memory per process");
     exits(&run(most), 0);
     let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
     lacks(&record, "\"skipped\"");

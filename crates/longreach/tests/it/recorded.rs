@@ -219,6 +219,11 @@ fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
     says(&ran, "part.jsonl:1");
     says(&ran, "1 recorded run skipped lengths");
     says(&ran, "4 runs, 0 to do");
+    // `run` does not score them either.
+    let run = there.runs().join("tiny").join(id(&lines[0]));
+    let scored = command("eval", &run, &[]);
+    fails(&scored, 2, "they fit now");
+    says(&scored, "part.jsonl:1, without weights");
     // A file that has the length completes the record.
     let full = file(&there, "full.jsonl", &lines);
     exits(&recorded(&there, "run", &[&full], &[]), 0);

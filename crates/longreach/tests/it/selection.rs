@@ -315,6 +315,7 @@ fn verify_reads_the_records_that_values_were_chosen_by() {
     let edited = format!("{}9{}", &whole[..at], &whole[at + 1..]);
     std::fs::write(&file, &edited).unwrap();
     verify(1, "wrong: line 1: the record of run");
+    verify(1, "0 with something wrong, and 1 file beside the runs");
     // Without its seal, the record of the run itself tells.
     let mut first: serde_json::Value =
         serde_json::from_str(edited.lines().next().unwrap()).unwrap();
@@ -925,16 +926,17 @@ fn submit_takes_the_sweep_and_then_the_result() {
         std::fs::read_to_string(script).unwrap()
     };
     // A sweep has no report.
-    let last = script("sweep").lines().last().unwrap().to_owned();
-    has(&last, "--chosen-by");
-    lacks(&last, "longreach report");
+    let text = script("sweep");
+    let end = text.rsplit("./longreach status").next().unwrap();
+    has(end, "--chosen-by");
+    lacks(end, "longreach report");
     scratch.trains(&["seeds=[0]", "half_seeds=[]"]);
     let runs = scratch.runs().join("chosen");
     // The sweep is the same for every seed of the result.
     let result = submit("result", Some(&runs));
     assert!(result.status.success(), "{result:?}");
     assert_eq!(lines("result"), 6);
-    assert!(script("result").ends_with("./longreach report .\n"));
+    has(&script("result"), "\n./longreach report . ");
     // A gathered experiment keeps the records of its sweep beside those of its result.
     let kept = scratch.directory.path().join("kept");
     let mut gather = crate::common::longreach();

@@ -1,7 +1,7 @@
 //! What a scheduler gave to this process: its index, cores, GPUs and time, from the variables that
 //! Slurm, HyperQueue, GNU parallel and Kubernetes set.
 
-use crate::cluster::directory::TaskHow;
+use crate::cluster::directory::{Scheduler, TaskHow};
 use crate::cluster::slurm;
 use crate::options::Gpus;
 use experiment::device::DeviceName;
@@ -61,9 +61,14 @@ pub fn index(asked: Option<usize>, env: Env<'_>) -> Result<(usize, String), Fail
 
 /// CPUs of this task: those that Slurm granted to it, or those that were asked for, but never more
 /// than this process can use.
-pub fn cores(how: &TaskHow, env: Env<'_>) -> usize {
+pub fn cores(how: &TaskHow, scheduler: Scheduler, env: Env<'_>) -> usize {
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
-    let granted = ["SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"]
+    // Tasks of another scheduler inside an allocation see the CPUs of the whole node there.
+    let variables = match scheduler {
+        Scheduler::Slurm => &["SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"][..],
+        Scheduler::Hq | Scheduler::Parallel => &[],
+    };
+    let granted = variables
         .iter()
         .find_map(|name| env(name)?.parse::<usize>().ok());
     granted.unwrap_or(how.cpus_per_task).clamp(1, usable)
@@ -164,9 +169,9 @@ pub fn identity(how: &TaskHow, env: Env<'_>) -> Identity {
     }
 }
 
-/// How long this task may still run: until the end that Slurm gives, or else the time that was
-/// submitted, counted from now.
-pub fn time_left(how: &TaskHow, env: Env<'_>) -> Duration {
+/// How long this task may still run: until the end that Slurm gives, or the time that was
+/// submitted, counted from now. None if neither is known: HyperQueue and GNU parallel end no task.
+pub fn time_left(how: &TaskHow, scheduler: Scheduler, env: Env<'_>) -> Option<Duration> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -175,7 +180,14 @@ pub fn time_left(how: &TaskHow, env: Env<'_>) -> Duration {
         Some(end) => Some(end.saturating_sub(now)),
         None => asked_slurm(env),
     };
-    Duration::from_secs(left.unwrap_or(how.time_secs))
+    let submitted = Some(how.time_secs).filter(|secs| *secs > 0);
+    let secs = match scheduler {
+        // A person may have written another time into the script.
+        Scheduler::Slurm => left.or(submitted),
+        // The end is that of the allocation.
+        Scheduler::Hq | Scheduler::Parallel => left.into_iter().chain(submitted).min(),
+    };
+    secs.map(Duration::from_secs)
 }
 
 /// The seconds that Slurm's controller says are left, for versions that set no variable. It may be
@@ -259,6 +271,30 @@ mod tests {
         ] {
             assert_eq!(index(None, &wrong).unwrap_err().exit, Exit::Config);
         }
+    }
+
+    #[test]
+    fn cpus_and_time_of_an_allocation_are_those_of_a_task_of_slurm_only() {
+        let usable = std::thread::available_parallelism().map_or(1, usize::from);
+        let env = with(&[
+            ("SLURM_CPUS_PER_TASK", ""),
+            ("SLURM_CPUS_ON_NODE", "1000000"),
+            ("SLURM_JOB_END_TIME", "99999999999"),
+        ]);
+        let hour = Some(Duration::from_secs(3600));
+        let no_limit = TaskHow {
+            time_secs: 0,
+            ..how(0)
+        };
+        assert_eq!(cores(&how(0), Scheduler::Slurm, &env), usable);
+        assert!(time_left(&how(0), Scheduler::Slurm, &env) > hour);
+        for scheduler in [Scheduler::Hq, Scheduler::Parallel] {
+            assert_eq!(cores(&how(0), scheduler, &env), 1);
+            assert_eq!(time_left(&how(0), scheduler, &env), hour);
+            assert!(time_left(&no_limit, scheduler, &env) > hour);
+            assert_eq!(time_left(&no_limit, scheduler, &with(&[])), None);
+        }
+        assert_eq!(time_left(&how(0), Scheduler::Slurm, &with(&[])), hour);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use support::console::tell;
 use support::exit::{Exit, Failure};
 use support::signals;
-use support::units::{count, duration};
+use support::units::{count, duration, quoted};
 
 /// The arguments of a worker of a cluster.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let file = manifest::tasks_file(&directory, request.generation);
     let task = manifest::task(&file, index, &source)?;
     submission.check_program(&directory)?;
-    let left = allocation::time_left(&submission.how, env);
+    let left = allocation::time_left(&submission.how, submission.scheduler, env);
     let device = device::open(&submission.how.device()?)?;
     let options = options(&directory, &submission, task.runs.len(), &device, env)?;
     let plan = plan_of(&submission, manifest::lines(&request.manifest, &task)?);
@@ -86,10 +86,9 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
         n => format!(" ({n} failed before)"),
     };
     let of = format!("{} of {}", todo.len(), count(plan.runs.len(), "run"));
-    let (jobs, left_text) = (options.jobs, duration(left.as_secs_f64()));
-    let name = &plan.name;
+    let (name, jobs, limit) = (&plan.name, options.jobs, in_words(left));
     tell(&format!(
-        "task {index} of {name}: {of} to do{failed}, {jobs} at a time, {left_text} left"
+        "task {index} of {name}: {of} to do{failed}, {jobs} at a time{limit}"
     ));
     let clock = Clock::new(left, Duration::from_secs(submission.how.lead_secs));
     clock.stop_in_time();
@@ -105,9 +104,16 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let outcome = crate::work(&plan, todo, &options, &log);
     let exit = log.end(&outcome);
     if exit == Exit::TryAgain && submission.scheduler == Scheduler::Slurm {
-        requeue();
+        requeue(&directory);
     }
     Ok(exit)
+}
+
+/// `, 60 min left`; nothing without a limit.
+fn in_words(left: Option<Duration>) -> String {
+    left.map_or_else(String::new, |left| {
+        format!(", {} left", duration(left.as_secs_f64()))
+    })
 }
 
 /// Checks that each GPU has room for the largest runs that can meet on it.
@@ -176,7 +182,7 @@ fn options(
     let how = &submission.how;
     let name = how.device()?;
     let gpus = allocation::gpus(how, &name, env)?;
-    let cores = allocation::cores(how, env);
+    let cores = allocation::cores(how, submission.scheduler, env);
     let slots = match &gpus {
         Some(gpus) => gpus.names.len() * how.runs_per_gpu.max(1),
         None => cores,
@@ -226,9 +232,9 @@ fn failed_before(processes: &[Process], generation: usize) -> BTreeSet<String> {
     last.filter_map(failed).collect()
 }
 
-/// When a task has to end.
+/// When a task has to end, if it has to.
 struct Clock {
-    end: Instant,
+    end: Option<Instant>,
     lead: Duration,
 }
 
@@ -236,24 +242,22 @@ struct Clock {
 const START: Duration = Duration::from_secs(10);
 
 impl Clock {
-    fn new(left: Duration, lead: Duration) -> Self {
+    fn new(left: Option<Duration>, lead: Duration) -> Self {
         // A time that no clock can hold is not a limit.
-        let end = Instant::now().checked_add(left);
-        let far = || Instant::now() + Duration::from_secs(86_400 * 365);
-        Self {
-            end: end.unwrap_or_else(far),
-            lead,
-        }
+        let end = left.and_then(|left| Instant::now().checked_add(left));
+        Self { end, lead }
     }
 
-    fn left(&self) -> Duration {
-        self.end.saturating_duration_since(Instant::now())
+    fn left(&self) -> Option<Duration> {
+        let end = self.end?;
+        Some(end.saturating_duration_since(Instant::now()))
     }
 
     /// Asks this process to stop half way between the scheduler's signal and the end, in case the
     /// scheduler sends none.
     fn stop_in_time(&self) {
-        let at = self.end.checked_sub(self.lead / 2).unwrap_or(self.end);
+        let Some(end) = self.end else { return };
+        let at = end.checked_sub(self.lead / 2).unwrap_or(end);
         let wait = at.saturating_duration_since(Instant::now());
         let stop = move || {
             std::thread::sleep(wait);
@@ -295,7 +299,7 @@ impl Log<'_> {
                 Exit::TryAgain,
                 format!(
                     "{} left: too little time to start another run",
-                    duration(self.clock.left().as_secs_f64())
+                    duration(self.clock.left().unwrap_or_default().as_secs_f64())
                 ),
             ),
             (None, None) => (Exit::Done, self.done(outcome)),
@@ -373,7 +377,8 @@ fn other_machine(first: &Taken, here: &Taken) -> String {
 impl Journal for Log<'_> {
     fn has_time(&self) -> bool {
         // Later than this it could not be saved before the scheduler's signal.
-        self.clock.left() > self.clock.lead + START
+        let left = self.clock.left();
+        left.is_none_or(|left| left > self.clock.lead + START)
     }
 
     fn starts(&self, run: &PlannedRun, directory: &Path, slot: usize) -> Result<(), Failure> {
@@ -444,7 +449,7 @@ impl Journal for Log<'_> {
 }
 
 /// Puts this job of Slurm back into its queue, unless the exit code does that.
-fn requeue() {
+fn requeue(directory: &Path) {
     let Some(job) = Some(allocation::job(&allocation::environment)).filter(|job| !job.is_empty())
     else {
         return;
@@ -463,8 +468,9 @@ fn requeue() {
         Ok(answer) => String::from_utf8_lossy(&answer.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
+    // Without --only: runs of the task that were not started are not stopped.
     tell(&format!(
-        "note: Slurm did not requeue job {job}: {failed}; `longreach submit --again DIR --only \
-         stopped` continues it"
+        "note: Slurm did not requeue job {job}: {failed}; `longreach submit --again {}` continues it",
+        quoted(&directory.to_string_lossy())
     ));
 }

@@ -106,7 +106,7 @@ pub struct TaskHow {
     /// Tasks at a time, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<usize>,
-    /// Seconds that the scheduler gives to a task.
+    /// Seconds that a task may run; 0 is no limit, which Slurm does not have.
     pub time_secs: u64,
     /// Seconds before the end of that time at which the scheduler asks a task to stop.
     pub lead_secs: u64,

@@ -3,7 +3,7 @@
 
 use crate::cluster::directory::{AGAIN_DIR, Submission, hash_of};
 use crate::cluster::manifest::{self, Task};
-use crate::cluster::states::gather;
+use crate::cluster::states::{Look, gather};
 use experiment::runs_on_disk::hold::LiveLease;
 use experiment::runs_on_disk::state::RunState;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use support::units::count;
 /// Which runs to submit again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Only {
-    /// Those that ended with an error
+    /// Those that ended with an error, and those whose record cannot be read
     Failed,
     /// Those that saved and exited, and those whose process died
     Stopped,
@@ -26,10 +26,15 @@ impl Only {
     /// The states that are submitted again.
     pub fn states(only: Option<Self>) -> &'static [RunState] {
         match only {
-            Some(Self::Failed) => &[RunState::Failed],
+            Some(Self::Failed) => &[RunState::Failed, RunState::Unreadable],
             Some(Self::Stopped) => &[RunState::Stopped],
             Some(Self::Planned) => &[RunState::Planned],
-            None => &[RunState::Failed, RunState::Stopped, RunState::Planned],
+            None => &[
+                RunState::Failed,
+                RunState::Unreadable,
+                RunState::Stopped,
+                RunState::Planned,
+            ],
         }
     }
 }
@@ -61,7 +66,7 @@ pub fn again(
         check_config(submission)?;
     }
     let _lease = LiveLease::for_a_moment(directory)?;
-    let states = gather(directory, submission)?;
+    let states = gather(directory, submission, Look::Whole)?;
     let selected: BTreeSet<&str> = states
         .runs
         .iter()

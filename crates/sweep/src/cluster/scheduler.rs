@@ -279,6 +279,15 @@ fn end(submission: &Submission) -> String {
     }
 }
 
+/// The end of a script that waits for all tasks: their states, [`end`], and the exit code.
+fn end_of_all(submission: &Submission) -> String {
+    // Without records there is no report: the states say more than its failure.
+    format!(
+        "./longreach status . --exit-code\ncode=$?\n{} || code=$((code ? code : $?))\nexit $code",
+        end(submission)
+    )
+}
+
 fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
     let how = &submission.how;
     let indices = ranges(tasks.iter().map(|task| task.task));
@@ -305,8 +314,16 @@ mkdir -p logs "$HQ_SERVER_DIR"
 # In the allocation: a server on a login node leaves idle nodes behind when it dies. Without a
 # journal: the files of the runs say what is left, and tasks of a journal would run beside the new.
 hq server start > logs/hq-server.log 2>&1 &
+server=$!
 trap 'hq server stop > /dev/null 2>&1; rm -rf "$HQ_SERVER_DIR"' EXIT
-until hq server info > /dev/null 2>&1; do sleep 0.5; done
+until hq server info > /dev/null 2>&1; do
+  kill -0 $server 2> /dev/null || {{
+    echo "error: the server of HyperQueue did not start; logs/hq-server.log:" >&2
+    cat logs/hq-server.log >&2
+    exit 6
+  }}
+  sleep 0.5
+done
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then
   srun --overlap --ntasks-per-node=1 hq worker start --on-server-lost=finish-running \
     > logs/hq-workers.log 2>&1 &
@@ -316,10 +333,9 @@ fi
 hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
   --time-request {request}s --crash-limit 5 --stdout 'logs/hq-%{{TASK_ID}}.log' \
   --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker}
-./longreach status .
 {end}
 "#,
-        end = end(submission),
+        end = end_of_all(submission),
         script = submission.scheduler.script(generation),
         name = job_name(submission),
         cpus = how.cpus_per_task,
@@ -367,10 +383,9 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
 {gpus}printf '%s\n' {indices} |
   SHELL=/bin/bash parallel --jobs {jobs} --halt never --joblog logs/parallel{suffix}.tsv{options} \
     "$bind {worker} --task {{}} >> logs/{{}}.log 2>&1"
-./longreach status .
 {end}
 "#,
-        end = end(submission),
+        end = end_of_all(submission),
         indices = indices.join(" "),
         options = options(how),
         suffix = if generation > 0 {

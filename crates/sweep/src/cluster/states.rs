@@ -12,11 +12,13 @@ use crate::cluster::manifest::{Brief, briefs};
 use experiment::runs_on_disk::files::RECORD_FILE;
 use experiment::runs_on_disk::state::{Counts, RunState, counts, failure, last_step, of_record};
 use experiment::spec;
+use records::StoreError;
 use rundir::lease::{self, Holder};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock, scratch};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use support::exit::Failure;
@@ -57,12 +59,21 @@ pub struct States {
     pub counts: Counts,
 }
 
+/// What is read of the record of a run that ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Its last bytes, which show an empty file and one that was cut: fast for thousands of runs.
+    End,
+    /// All of it, which shows any damage.
+    Whole,
+}
+
 /// Reads the states of all runs.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`](support::exit::Exit::Input) if the manifest is missing or damaged.
-pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failure> {
+pub fn gather(directory: &Path, submission: &Submission, records: Look) -> Result<States, Failure> {
     let manifest = briefs(directory)?;
     let experiment = submission.experiment(directory);
     let processes = events::read(directory, None);
@@ -71,6 +82,7 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
     let started = names_in(&experiment);
     let look = Survey {
         experiment: &experiment,
+        records,
         now: scratch::time_there(directory),
     };
     let mut found: Vec<Option<Found>> = manifest
@@ -123,6 +135,7 @@ fn never_begun(last: Option<&Last>) -> Found {
 
 struct Survey<'a> {
     experiment: &'a Path,
+    records: Look,
     /// The time by the clock of the file system.
     now: SystemTime,
 }
@@ -131,7 +144,7 @@ impl Survey<'_> {
     /// The state of a run that is recorded or at work.
     fn state(&self, brief: &Brief, last: Option<&Last>) -> Option<Found> {
         let run = self.experiment.join(&brief.run_id);
-        if let Some(found) = recorded(&run, brief, last) {
+        if let Some(found) = self.recorded(&run, brief, last) {
             return Some(found);
         }
         let who = self.runner(&run)?;
@@ -139,10 +152,29 @@ impl Survey<'_> {
         Some((RunState::Running, step, Some(who)))
     }
 
+    /// The state of a recorded run.
+    fn recorded(&self, run: &Path, brief: &Brief, last: Option<&Last>) -> Option<Found> {
+        let (path, steps) = (run.join(RECORD_FILE), brief.job.spec.train.steps);
+        // Thousands of records need not be read where an event says what is in them.
+        if let Some(Last {
+            what: What::Done {
+                diverged: false, ..
+            },
+            ..
+        }) = last
+            && self.records == Look::End
+            && ends_whole(&path)
+        {
+            return Some((RunState::Done, steps, None));
+        }
+        let record = records::read_record(&path).ok()?;
+        (record.run_id == brief.run_id).then(|| of_record(&record))
+    }
+
     /// The state of a run that nobody held when it was looked at.
     fn left(&self, brief: &Brief, last: Option<&Last>) -> Found {
         let run = self.experiment.join(&brief.run_id);
-        if let Some(found) = recorded(&run, brief, last) {
+        if let Some(found) = self.recorded(&run, brief, last) {
             return found;
         }
         let newest = checkpoint::newest_step(&run);
@@ -154,6 +186,12 @@ impl Survey<'_> {
         };
         if let Some(message) = failed {
             return (RunState::Failed, newest.unwrap_or(0), Some(message));
+        }
+        // Of one that goes on, a worker writes the record anew.
+        if matches!(last.map(|last| &last.what), None | Some(What::Done { .. }))
+            && let Some(damage) = damage(&run.join(RECORD_FILE))
+        {
+            return (RunState::Unreadable, 0, Some(damage));
         }
         let note = match last.map(|last| &last.what) {
             Some(What::Stopped { message, .. }) => Some(message.clone()),
@@ -199,22 +237,18 @@ impl Survey<'_> {
     }
 }
 
-/// The state of a recorded run.
-fn recorded(run: &Path, brief: &Brief, last: Option<&Last>) -> Option<Found> {
-    let (path, steps) = (run.join(RECORD_FILE), brief.job.spec.train.steps);
-    // Thousands of records need not be read where an event says what is in them.
-    if let Some(Last {
-        what: What::Done {
-            diverged: false, ..
-        },
-        ..
-    }) = last
-        && path.is_file()
-    {
-        return Some((RunState::Done, steps, None));
+/// Whether a file ends as a record does.
+fn ends_whole(path: &Path) -> bool {
+    rundir::read::end(path, 16).is_ok_and(|end| end.trim_ascii_end().ends_with(b"}"))
+}
+
+/// Why a record that is there cannot be read.
+fn damage(path: &Path) -> Option<String> {
+    match records::read_record(path) {
+        Err(StoreError::Io(error)) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(error.to_string()),
+        Ok(_) => None,
     }
-    let record = records::read_record(&path).ok()?;
-    (record.run_id == brief.run_id).then(|| of_record(&record))
 }
 
 /// The names in a directory; none if it is not there.

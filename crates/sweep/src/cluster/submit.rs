@@ -12,9 +12,11 @@ use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use experiment::plan::memory::Memory;
 use experiment::plan::planned::PlannedRun;
 use experiment::plan::planner::Plan;
+use experiment::runs_on_disk::files::JOB_FILE;
 use experiment::runs_on_disk::hold::LiveLease;
-use experiment::runs_on_disk::kept_configs;
+use experiment::runs_on_disk::kept_configs::{self, CONFIGS_DIR};
 use experiment::runs_on_disk::recorded::Recorded;
+use experiment::runs_on_disk::walk::{directories_in, directories_with};
 use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +41,8 @@ pub struct Request {
     pub overrides: Vec<String>,
     /// Records whose runs count as done.
     pub recorded: Recorded,
-    /// How tasks run; `time_secs` 0 is a time that suits the longest task.
+    /// How tasks run; `time_secs` 0 is a time that suits the longest task of Slurm, and no limit
+    /// elsewhere.
     pub how: TaskHow,
 }
 
@@ -175,7 +178,7 @@ fn write(
 /// A directory holds one sweep: its manifest says which runs its records are.
 fn refuse_second(out: &Path) -> Result<(), Failure> {
     if !is_cluster(out) {
-        return Ok(());
+        return refuse_runs(out);
     }
     let holds = Submission::read(out).map_or_else(
         |_| "a submitted sweep".to_owned(),
@@ -194,6 +197,29 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
             quoted(&out.to_string_lossy())
         )),
     )
+}
+
+/// Refuses a run, an experiment, or a directory of experiments: of a submitted sweep, commands look
+/// at its own runs only.
+fn refuse_runs(out: &Path) -> Result<(), Failure> {
+    let below = directories_in(out).unwrap_or_default();
+    let holds = |place: &PathBuf| !directories_with(place, JOB_FILE).is_empty();
+    let is_kept = |place: &PathBuf| place.join(CONFIGS_DIR).is_dir();
+    let own = Some(out.to_owned()).filter(|out| out.join(JOB_FILE).is_file() || holds(out));
+    let Some(found) = own.or_else(|| {
+        below
+            .into_iter()
+            .find(|place| holds(place) || is_kept(place))
+    }) else {
+        return Ok(());
+    };
+    Err(Failure::config(format!(
+        "--out: {} holds runs that are not of this sweep: {}",
+        out.display(),
+        found.display()
+    ))
+    .with_note("`status` and `report` of the directory would not show them any more")
+    .with_help("give the sweep a directory of its own, which need not be there yet"))
 }
 
 fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
@@ -282,18 +308,27 @@ fn complete(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let longest = longest_secs(tasks);
-    if how.time_secs == 0 {
+    if how.time_secs == 0 && scheduler == Scheduler::Slurm {
         // Estimates are of another machine; a task that needs longer is requeued and continues.
         let hours = (4.0 * longest / 3600.0).ceil() as u64;
         how.time_secs = (3600 * hours).max(LEAST_SECS);
-    } else if longest > how.time_secs as f64 {
+    } else if how.time_secs > 0 && longest > how.time_secs as f64 {
+        let then = match scheduler {
+            Scheduler::Slurm => "it is requeued and continues from its checkpoints",
+            Scheduler::Hq | Scheduler::Parallel => {
+                "it saves and stops then, and the same script, started again, continues it"
+            }
+        };
         notes.push(format!(
-            "the longest task is expected to take {}, longer than --time: it is requeued and \
-             continues from its checkpoints",
+            "the longest task is expected to take {}, longer than --time: {then}",
             support::units::duration(longest)
         ));
     }
-    how.lead_secs = (how.time_secs / 4).clamp(1, MOST_LEAD_SECS);
+    how.lead_secs = match how.time_secs {
+        // For the end of an allocation.
+        0 => MOST_LEAD_SECS,
+        secs => (secs / 4).clamp(1, MOST_LEAD_SECS),
+    };
     let run_mib = lines
         .iter()
         .map(|line| line.expected_mib)

@@ -8,6 +8,7 @@ use experiment::plan::memory::{MemoryLimit, TaskSizes};
 use experiment::run::task::{Tasks, refusal};
 use experiment::run::worker::skipped_fits;
 use experiment::runs_on_disk::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
+use experiment::runs_on_disk::recorded::{origin, weights_help};
 use experiment::runs_on_disk::selection::Run;
 use experiment::spec::{EvalSpec, Job, RunSpec, TestLen, TestLens};
 use records::record::{EvalRow, MOST_EVALS, RunStatus};
@@ -170,10 +171,12 @@ pub fn existing(
     // What is asked for is the evaluation that the run itself made.
     if *id == own.run_id {
         if skipped_fits(own, spec, &sizes, limit) {
-            return Err(Failure::config(
-                "the run skipped lengths for lack of memory, but they fit now",
-            )
-            .with_help("`longreach run` with its config and --memory-limit scores them"));
+            let help = match origin(directory) {
+                None => "`longreach run` with its config and --memory-limit scores them".to_owned(),
+                Some(_) => weights_help(directory),
+            };
+            let problem = "the run skipped lengths for lack of memory, but they fit now";
+            return Err(Failure::config(problem).with_help(help));
         }
         return Ok(Some((own.clone(), directory.join(RECORD_FILE))));
     }
