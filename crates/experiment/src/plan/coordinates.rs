@@ -99,7 +99,7 @@ pub(super) fn check_coordinates(
         let read = facts.axes;
         (
             format!("have {axes} axes in task `{kind}`, and the encoding reads {read}"),
-            "positions",
+            "a task with as many axes",
             "read axes below that: model.pe.axes = 2, or a smaller model.pe.axis",
         )
     } else if let Some(axis) = falling {

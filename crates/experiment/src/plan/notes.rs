@@ -208,9 +208,13 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
         let of: Vec<(&RunSpec, &VariantSpec)> = of.collect();
         let changes = |(spec, variant): &(&RunSpec, &VariantSpec)| {
             let mut moved = variant.positions.iter().zip(&variant.pe);
+            let in_tests = |positions: &PositionsConfig, pe: &EncodingConfig| match positions {
+                // It jumps in training alone.
+                PositionsConfig::Pose(_) => seen(&PositionsConfig::default(), pe, spec),
+                other => seen(other, pe, spec),
+            };
             variant.pe.iter().any(|pe| *pe != spec.model.pe)
-                || moved
-                    .any(|(own, pe)| seen(own, pe, spec) != seen(&spec.model.positions, pe, spec))
+                || moved.any(|(own, pe)| in_tests(own, pe) != in_tests(&spec.model.positions, pe))
         };
         if of.is_empty() && !runs.is_empty() {
             notes.push(format!(
@@ -240,7 +244,8 @@ pub(super) fn idle_notes(variants: &[String], runs: &[PlannedRun]) -> Vec<String
     notes
 }
 
-/// What an encoding sees of positions: nothing, or a grid whose axes it does not read as a line.
+/// What an encoding sees of positions: nothing, or a line where it reads no axis of a grid, or
+/// distances only, which are the same from any start.
 fn seen(
     positions: &PositionsConfig,
     pe: &EncodingConfig,
@@ -250,21 +255,29 @@ fn seen(
     match positions {
         _ if facts.ignores_positions => None,
         PositionsConfig::Grid(_) if facts.axes == 0 => Some(PositionsConfig::default()),
+        PositionsConfig::RandomOffset(_) if !positions.varies(&facts) => {
+            Some(PositionsConfig::default())
+        }
         other => Some(other.clone()),
     }
 }
 
-/// Positions of a model that none of its encodings can see.
-pub(super) fn unseen_positions_note(run: &PlannedRun) -> Option<String> {
-    let spec = &run.job.spec;
-    let positions = &spec.model.positions;
-    let stages = spec.train.stages.iter();
-    let stages = stages.filter_map(|stage| stage.pe.as_ref());
-    let mut all = stages.chain(spec.eval.variants.iter().flat_map(|variant| &variant.pe));
-    let is_seen = *positions == PositionsConfig::default()
-        || all.any(|pe| seen(positions, pe, spec).as_ref() == Some(positions));
-    let (pe, kind) = (spec.model.pe.kind(), positions.kind());
-    (!is_seen).then(|| format!("`{pe}` sees nothing of model.positions of kind `{kind}`"))
+/// Positions of models that no encoding of any run sees.
+pub(super) fn unseen_positions_note(runs: &[PlannedRun]) -> Option<String> {
+    let is_seen = |run: &PlannedRun| {
+        let spec = &run.job.spec;
+        let positions = &spec.model.positions;
+        let stages = spec.train.stages.iter();
+        let stages = stages.filter_map(|stage| stage.pe.as_ref());
+        let mut all = stages.chain(spec.eval.variants.iter().flat_map(|variant| &variant.pe));
+        all.any(|pe| seen(positions, pe, spec).as_ref() == Some(positions))
+    };
+    let positions = |run: &PlannedRun| run.job.spec.model.positions.clone();
+    let moved = |run: &&PlannedRun| positions(run) != PositionsConfig::default();
+    let first = runs.iter().find(moved)?;
+    let kind = positions(first).kind();
+    let is_any = runs.iter().filter(moved).any(is_seen);
+    (!is_any).then(|| format!("no encoding here sees model.positions of kind `{kind}`"))
 }
 
 /// Factors on queries that are meant for a softmax, which linear attention lacks.
@@ -291,13 +304,13 @@ pub(super) fn linear_factor_note(run: &PlannedRun) -> Option<String> {
     let all = spec.eval.variants.iter().flat_map(|variant| &variant.pe);
     let kind = all.flat_map(leaves).find(has_factor)?.kind();
     let (normalizer, effect) = match transformer.normalizer {
-        Normalizer::Rotated => ("rotated", "cancels"),
-        Normalizer::Unrotated => ("unrotated", "multiplies the output"),
-        Normalizer::Cosine => ("cosine", "may make weights negative"),
+        Normalizer::Rotated => ("rotated", "a factor on all dimensions cancels"),
+        Normalizer::Unrotated => ("unrotated", "it scales the output"),
+        Normalizer::Cosine => ("cosine", "it scales the cosine in the weights"),
     };
     Some(format!(
-        "the factor of `{kind}` on logits sharpens a softmax; in linear attention with normalizer \
-         = \"{normalizer}\" it {effect}"
+        "the factor of `{kind}` on logits sharpens a softmax, and linear attention has none: with \
+         normalizer = \"{normalizer}\" {effect}"
     ))
 }
 

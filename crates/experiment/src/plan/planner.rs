@@ -294,7 +294,7 @@ impl Planner {
         let layers = models.flat_map(|model| model.pe.idle(model.transformer.shape().n_layers));
         let untrained = plan.runs.iter().flat_map(untrained_notes);
         let linear = plan.runs.iter().filter_map(linear_factor_note);
-        let unseen = plan.runs.iter().filter_map(unseen_positions_note);
+        let unseen = unseen_positions_note(&plan.runs);
         let all = stops.chain(scalings).chain(logits).chain(linear);
         for note in all.chain(layers).chain(unseen).chain(untrained) {
             if !notes.contains(&note) {

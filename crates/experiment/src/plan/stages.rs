@@ -58,8 +58,15 @@ pub(super) fn resolve(
         ..of_training
     };
     let longest = longest_test(task, &written.eval.test_lens);
-    let is_scored = written.eval.every.is_some();
+    let mut end = 0;
     for (index, stage) in train.stages.iter_mut().enumerate() {
+        let begin = end;
+        end += stage.steps;
+        // A score is taken after a step, also after the last of a stage.
+        let is_scored = written
+            .eval
+            .every
+            .is_some_and(|every| end / every > begin / every);
         let (key, mut pe) = match stage.pe.take() {
             Some(pe) => (format!("train.stages.{index}.pe"), pe),
             None => ("model.pe".to_owned(), written.model.pe.clone()),

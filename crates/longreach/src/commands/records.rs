@@ -63,7 +63,7 @@ fn nothing(roots: &[PathBuf], found: &Found) -> Failure {
             none(runs),
             format!(
                 "`longreach status {place}` says what became of them, `longreach submit --again \
-                 {place}` submits them again"
+                 {place}` submits what is left"
             ),
         ),
         (0, _) => (
@@ -87,7 +87,8 @@ fn nothing(roots: &[PathBuf], found: &Found) -> Failure {
 /// The submitted sweep that an experiment is of, as a word of a shell, and its runs.
 fn submitted(roots: &[PathBuf]) -> Option<(String, usize)> {
     let [experiment] = roots else { return None };
-    let place = rundir::directory_of(rundir::directory_of(experiment));
+    let experiment = std::path::absolute(experiment).ok()?;
+    let place = rundir::directory_of(rundir::directory_of(&experiment));
     let submission = Submission::read(place).ok()?;
     let is_of = experiment.ends_with(submission.experiment(Path::new("")));
     is_of.then(|| (quoted(&place.to_string_lossy()), submission.runs))

@@ -611,6 +611,7 @@ fn a_sweep_gets_a_directory_of_its_own() {
         scratch.runs(),
         scratch.runs().join("tiny"),
         scratch.first_run(),
+        scratch.directory.path().to_owned(),
     ] {
         let mut program = bare();
         program.arg("submit").arg(&scratch.config);

@@ -275,6 +275,8 @@ fn bash(sweep: &Sweep, script: &str, tools: &Path) -> Output {
 fn scripts_end_with_what_became_of_the_runs() {
     let sweep = Sweep::with(TINY);
     exits(&sweep.submit("parallel", &[]), 0);
+    let none = bash(&sweep, "parallel.sh", &tools(&sweep, &[]));
+    fails(&none, 2, "GNU parallel is not on the PATH");
     let ends = |body: &str, script: &str, code: i32, counts: &str| {
         let ended = bash(&sweep, script, &tools(&sweep, &[("parallel", body)]));
         exits(&ended, code);
@@ -314,4 +316,8 @@ fn a_server_of_hyperqueue_that_does_not_start_ends_its_script() {
     let idle = bash(&sweep, "hq.sh", &tools(&sweep, &[("hq", body)]));
     exits(&idle, 75);
     shows(&idle, "4 planned");
+    // One that refuses the tasks: the same script would be refused again.
+    let body = "case \"$1 $2\" in 'server start') exec /bin/sleep 3;; submit*) exit 2;; esac";
+    let refusing = bash(&sweep, "hq.sh", &tools(&sweep, &[("hq", body)]));
+    fails(&refusing, 1, "HyperQueue started no task");
 }

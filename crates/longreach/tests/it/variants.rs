@@ -441,7 +441,11 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
             "positions = { kind = \"contiguous\" }",
             "{ kind = \"on_axis\", axis = 1, part = { kind = \"learned\", max_position = 8 } }",
             "positions = { kind = \"grid\", sizes = [8] }",
-            ["model.coordinates", "without coordinates", "in variant `v`"],
+            [
+                "eval.variants.0.positions.kind",
+                "without coordinates",
+                "kind `grid`",
+            ],
         ),
     ] {
         let config = config(&variant("v", keys), trained);

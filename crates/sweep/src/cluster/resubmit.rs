@@ -93,7 +93,10 @@ pub fn again(
     let generation = next_generation(directory);
 
     // The script first: the file of tasks makes the submission, and its number is taken.
-    for (name, text) in submission.scheduler.files(submission, &tasks, generation) {
+    for (name, text) in submission
+        .scheduler
+        .files(submission, &tasks, generation, only.is_some())
+    {
         disk.write_whole(&directory.join(name), text.as_bytes())?;
     }
     let path = manifest::tasks_file(directory, generation);

@@ -1,7 +1,7 @@
 //! The schedulers: their scripts, the commands that submit them, and what they allow. A scheduler
 //! supplies an index and a time limit; all else is in files.
 
-use crate::cluster::directory::{Scheduler, Submission, TaskHow};
+use crate::cluster::directory::{EVENTS_DIR, Scheduler, Submission, TaskHow};
 use crate::cluster::manifest::{Task, longest_secs, ranges};
 use crate::cluster::slurm;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,15 @@ impl Scheduler {
         }
     }
 
-    /// The scheduler's files for some tasks.
-    pub fn files(self, submission: &Submission, tasks: &[Task], generation: usize) -> Vec<File> {
+    /// The scheduler's files for some tasks; `is_part`: others are left on purpose.
+    pub fn files(
+        self,
+        submission: &Submission,
+        tasks: &[Task],
+        generation: usize,
+        is_part: bool,
+    ) -> Vec<File> {
+        let end = end_of_all(submission, is_part);
         let script = self.script(generation);
         match self {
             Self::Slurm => {
@@ -57,8 +64,8 @@ impl Scheduler {
                 }
                 files
             }
-            Self::Hq => vec![(script, hq(submission, tasks, generation))],
-            Self::Parallel => vec![(script, parallel(submission, tasks, generation))],
+            Self::Hq => vec![(script, hq(submission, tasks, generation, &end))],
+            Self::Parallel => vec![(script, parallel(submission, tasks, generation, &end))],
         }
     }
 
@@ -280,15 +287,20 @@ fn end(submission: &Submission) -> String {
 }
 
 /// The end of a script that waits for all tasks: their states, [`end`], and the exit code.
-fn end_of_all(submission: &Submission) -> String {
+fn end_of_all(submission: &Submission, is_part: bool) -> String {
+    let end = end(submission);
+    // The states are those of all runs, also of those that a part leaves.
+    if is_part {
+        return format!("./longreach status .\n{end}");
+    }
     // Without records there is no report: the states say more than its failure.
     format!(
-        "./longreach status . --exit-code\ncode=$?\n{} || code=$((code ? code : $?))\nexit $code",
-        end(submission)
+        "./longreach status . --exit-code\ncode=$?\n{end} || code=$((code ? code : $?))\nexit \
+         $code"
     )
 }
 
-fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
+fn hq(submission: &Submission, tasks: &[Task], generation: usize, end: &str) -> String {
     let how = &submission.how;
     let indices = ranges(tasks.iter().map(|task| task.task));
     let longest = longest_secs(tasks);
@@ -330,12 +342,16 @@ if [ -n "${{SLURM_JOB_ID:-}}" ]; then
 else
   hq worker start --on-server-lost=finish-running > logs/hq-workers.log 2>&1 &
 fi
+touch logs/asked
 hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
   --time-request {request}s --crash-limit 5 --stdout 'logs/hq-%{{TASK_ID}}.log' \
-  --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker}
+  --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker} ||
+  [ -n "$(find {EVENTS_DIR} -newer logs/asked -print -quit)" ] || {{
+    echo "error: HyperQueue started no task" >&2
+    exit 1
+  }}
 {end}
 "#,
-        end = end_of_all(submission),
         script = submission.scheduler.script(generation),
         name = job_name(submission),
         cpus = how.cpus_per_task,
@@ -345,7 +361,7 @@ hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
     )
 }
 
-fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> String {
+fn parallel(submission: &Submission, tasks: &[Task], generation: usize, end: &str) -> String {
     let how = &submission.how;
     let indices: Vec<String> = tasks.iter().map(|task| task.task.to_string()).collect();
     let (jobs, gpus) = if how.gpus_per_task > 0 {
@@ -379,13 +395,16 @@ fn parallel(submission: &Submission, tasks: &[Task], generation: usize) -> Strin
         r#"#!/bin/bash
 # Written by `longreach submit`. Run it inside this directory, again after a stop: tasks whose runs
 # are recorded end at once.
-{GUARD}mkdir -p logs
+{GUARD}command -v parallel > /dev/null || {{
+  echo "error: GNU parallel is not on the PATH of $(hostname)" >&2
+  exit 2
+}}
+mkdir -p logs
 {gpus}printf '%s\n' {indices} |
   SHELL=/bin/bash parallel --jobs {jobs} --halt never --joblog logs/parallel{suffix}.tsv{options} \
     "$bind {worker} --task {{}} >> logs/{{}}.log 2>&1"
 {end}
 "#,
-        end = end_of_all(submission),
         indices = indices.join(" "),
         options = options(how),
         suffix = if generation > 0 {

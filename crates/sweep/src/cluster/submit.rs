@@ -12,11 +12,10 @@ use experiment::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use experiment::plan::memory::Memory;
 use experiment::plan::planned::PlannedRun;
 use experiment::plan::planner::Plan;
-use experiment::runs_on_disk::files::JOB_FILE;
+use experiment::runs_on_disk::files::Runs;
 use experiment::runs_on_disk::hold::LiveLease;
-use experiment::runs_on_disk::kept_configs::{self, CONFIGS_DIR};
+use experiment::runs_on_disk::kept_configs;
 use experiment::runs_on_disk::recorded::Recorded;
-use experiment::runs_on_disk::walk::{directories_in, directories_with};
 use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -167,7 +166,7 @@ fn write(
         is_sweep: is_sweep(plan),
         how,
     };
-    for (name, text) in scheduler.files(&submission, tasks, 0) {
+    for (name, text) in scheduler.files(&submission, tasks, 0, false) {
         write(&name, text.as_bytes())?;
     }
     let json = serde_json::to_vec_pretty(&submission).map_err(Failure::bug)?;
@@ -202,15 +201,8 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
 /// Refuses a run, an experiment, or a directory of experiments: of a submitted sweep, commands look
 /// at its own runs only.
 fn refuse_runs(out: &Path) -> Result<(), Failure> {
-    let below = directories_in(out).unwrap_or_default();
-    let holds = |place: &PathBuf| !directories_with(place, JOB_FILE).is_empty();
-    let is_kept = |place: &PathBuf| place.join(CONFIGS_DIR).is_dir();
-    let own = Some(out.to_owned()).filter(|out| out.join(JOB_FILE).is_file() || holds(out));
-    let Some(found) = own.or_else(|| {
-        below
-            .into_iter()
-            .find(|place| holds(place) || is_kept(place))
-    }) else {
+    let below = Runs::below(out).map(|found| found.runs);
+    let Some(found) = below.unwrap_or_default().into_iter().next() else {
         return Ok(());
     };
     Err(Failure::config(format!(

@@ -225,15 +225,18 @@ fn a_shortest_length_that_nothing_draws_from_is_noted() {
 fn positions_that_an_encoding_cannot_see_are_noted() {
     let grid = "positions={kind='grid',sizes=[4]}";
     let randomized = "positions={kind='randomized'}";
+    let offset = "positions={kind='random_offset'}";
     for (pe, positions, are_seen) in [
         ("nope", randomized, false),
         ("rope", randomized, true),
+        ("rope", offset, false),
+        ("sinusoidal", offset, true),
         ("rope", grid, false),
         ("axial_rope", grid, true),
     ] {
         let pe = format!("model.pe={{kind='{pe}'}}");
         let trained = notes(&[&pe, &format!("model.{positions}")]);
-        let note = "sees nothing of model.positions of kind `";
+        let note = "no encoding here sees model.positions of kind `";
         assert_eq!(
             trained.contains(note),
             !are_seen,
@@ -255,9 +258,19 @@ fn factors_on_logits_are_noted_in_linear_attention() {
     let yarn = "eval.variants=[{name='y',set={scaling={kind='yarn'}}}]";
     let linear = "model.attention='linear'";
     for (pe, normalizer, variants, effect) in [
-        ("log_scaling", "rotated", "eval.variants=[]", "it cancels"),
-        ("rope", "unrotated", yarn, "it multiplies the output"),
-        ("rope", "cosine", yarn, "it may make weights negative"),
+        (
+            "log_scaling",
+            "rotated",
+            "eval.variants=[]",
+            "a factor on all dimensions cancels",
+        ),
+        ("rope", "unrotated", yarn, "it scales the output"),
+        (
+            "rope",
+            "cosine",
+            yarn,
+            "it scales the cosine in the weights",
+        ),
     ] {
         let pe = format!("model.pe={{kind='{pe}'}}");
         let normalizer = format!("model.normalizer='{normalizer}'");
