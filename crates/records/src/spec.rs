@@ -88,7 +88,8 @@ fn eval_settings(eval: &Spec, out: &mut BTreeMap<String, String>) {
     for (key, value) in eval.iter().filter(|(key, _)| *key != "variants") {
         flatten(&format!("eval.{key}"), value, out);
     }
-    out.extend(definitions(eval).iter().flat_map(Definition::settings));
+    let definitions = definitions(eval);
+    out.extend(definitions.iter().flat_map(|own| own.settings(own.variant)));
 }
 
 /// The encoding and positions that a variant evaluates at one test length.
@@ -105,10 +106,11 @@ pub struct Definition<'a> {
 }
 
 impl Definition<'_> {
-    /// Its settings, by keys such as `eval.variants.ntk.64.scaling.factor`.
-    pub fn settings(&self) -> BTreeMap<String, String> {
+    /// Its settings, by keys such as `eval.variants.ntk.64.scaling.factor`. `name`: that of the
+    /// variant in the report.
+    pub fn settings(&self, name: &str) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
-        let key = format!("eval.variants.{}.{}", self.variant, self.test_len);
+        let key = format!("eval.variants.{name}.{}", self.test_len);
         flatten(&key, self.encoding, &mut out);
         if let Some(positions) = self.positions {
             flatten(&format!("{key}.positions"), positions, &mut out);

@@ -73,6 +73,7 @@ pub(super) fn ratio_interval(setting: &Setting<'_>, lengths: &[usize]) -> &'stat
     };
     let is_over_text = lengths.iter().flat_map(ratios).any(|e| e.apart().is_some());
     match metric::scale(lead) {
+        _ if metric::is_share(lead) => SHARE_INTERVAL,
         Scale::Log if is_over_text => TEXT_INTERVAL,
         Scale::Log => LOG_INTERVAL,
         Scale::Linear => INTERVAL,

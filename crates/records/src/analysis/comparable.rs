@@ -6,6 +6,7 @@
 //! apart, and so are those of one budget with more methods than a reader can compare.
 
 use crate::record::RunRecord;
+use crate::spec::flatten;
 use crate::text::{self, thousands};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,20 +35,35 @@ fn budget(run: &RunRecord) -> Budget {
     )
 }
 
-/// Keys of a task that change neither its rows nor what is scored of each: how many are tested, and
-/// coordinates beside the tokens.
-const BESIDE: [&str; 3] = ["test_rows", "eval_tokens", "segment_ends"];
+/// Keys of a task that change neither its rows nor what is scored of each: how many are tested,
+/// coordinates beside the tokens, and files, which their hashes stand for.
+const BESIDE: [&str; 7] = [
+    "test_rows",
+    "eval_tokens",
+    "segment_ends",
+    "segment_end_ids",
+    "max_bytes",
+    "files",
+    "tokenizer",
+];
 
 /// The other settings of a task, by key.
 type Task = BTreeMap<String, String>;
 
 fn task(run: &RunRecord) -> Task {
-    let task = run.spec.get("task").and_then(Value::as_object);
-    let settings = task.into_iter().flatten();
-    settings
-        .filter(|(key, _)| !BESIDE.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.to_string()))
-        .collect()
+    let mut all = Task::new();
+    for (key, value) in run
+        .spec
+        .get("task")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        flatten(key, value, &mut all);
+    }
+    let is_beside = |key: &str| key.split('.').any(|part| BESIDE.contains(&part));
+    all.retain(|key, _| !is_beside(key));
+    all
 }
 
 /// Budgets, experiments and tasks of runs.

@@ -181,20 +181,7 @@ fn attach<'a>(
         .filter(|run| run.evaluation_of.is_none())
         .map(|run| ((run.experiment.as_str(), run.run_id.as_str()), *run))
         .collect();
-    // Scores over different numbers of last tokens are no curve. Where runs have no number of their
-    // own, all of an experiment take the evaluations with the smallest.
-    let mut fewest: HashMap<&str, u64> = HashMap::new();
-    for run in runs {
-        let experiment = run.experiment.as_str();
-        let of = run.evaluation_of.as_deref().map(|of| (experiment, of));
-        let parent = of.and_then(|of| trained.get(&of));
-        if let Some(count) = last_tokens(run)
-            && parent.is_some_and(|parent| last_tokens(parent).is_none())
-        {
-            let least = fewest.entry(experiment).or_insert(count);
-            *least = count.min(*least);
-        }
-    }
+    let expected = expected_last_tokens(runs, &trained);
     let (mut attached, mut alone): (Attached<'a>, Vec<&'a RunRecord>) = Default::default();
     for &run in runs {
         let Some(of) = run.evaluation_of.as_deref() else {
@@ -203,7 +190,7 @@ fn attach<'a>(
         };
         let key = (run.experiment.as_str(), of);
         match trained.get(&key) {
-            Some(parent) if extends(parent, fewest.get(key.0).copied(), run) => {
+            Some(parent) if extends(parent, expected.get(key.0).copied(), run) => {
                 attached.entry(key).or_default().push(run);
             }
             Some(parent) if parent.model != run.model => notes.push(format!(
@@ -219,6 +206,39 @@ fn attach<'a>(
     (attached, alone)
 }
 
+/// By experiment, the number of last tokens that later evaluations add to runs without a number of
+/// their own: that of most evaluations, of equally many the smallest. Scores over different numbers
+/// are no curve, and the same number for every seed makes no methods of seeds.
+fn expected_last_tokens<'a>(
+    runs: &[&'a RunRecord],
+    trained: &HashMap<(&str, &str), &RunRecord>,
+) -> HashMap<&'a str, u64> {
+    let mut counts: BTreeMap<&str, BTreeMap<u64, usize>> = BTreeMap::new();
+    for run in runs {
+        let experiment = run.experiment.as_str();
+        let of = run.evaluation_of.as_deref().map(|of| (experiment, of));
+        if let Some(parent) = of.and_then(|of| trained.get(&of))
+            && last_tokens(parent).is_none()
+            && let Some(count) = last_tokens(run)
+            && scores_alike(parent, run)
+        {
+            *counts
+                .entry(experiment)
+                .or_default()
+                .entry(count)
+                .or_default() += 1;
+        }
+    }
+    let most = |counts: BTreeMap<u64, usize>| {
+        let counts = counts.into_iter().rev();
+        counts.max_by_key(|(_, n)| *n).map(|(count, _)| count)
+    };
+    let found = counts.into_iter();
+    found
+        .filter_map(|(of, counts)| Some((of, most(counts)?)))
+        .collect()
+}
+
 /// Whether two rows have the same value of every metric that both have.
 fn agree(row: &EvalRow, other: &EvalRow) -> bool {
     let mut metrics = row.metrics.iter();
@@ -231,9 +251,16 @@ fn adds_to(row: &EvalRow, known: &EvalRow) -> bool {
     agree(row, known) && known.metrics.keys().all(has) && row.metrics.len() > known.metrics.len()
 }
 
+/// Whether a later evaluation extends a run. `expected`: the last tokens to score where the run has
+/// no number.
+fn extends(run: &RunRecord, expected: Option<u64>, later: &RunRecord) -> bool {
+    let expected = last_tokens(run).or(expected);
+    scores_alike(run, later) && last_tokens(later).is_none_or(|count| Some(count) == expected)
+}
+
 /// Whether a later evaluation scored the run's weights as the run did, except for lengths, variants
-/// and what it measured more. `fewest`: the last tokens to score where the run has no number.
-fn extends(run: &RunRecord, fewest: Option<u64>, later: &RunRecord) -> bool {
+/// and what it measured more.
+fn scores_alike(run: &RunRecord, later: &RunRecord) -> bool {
     let rest = |record: &RunRecord| {
         let mut spec = record.spec.clone();
         if let Some(Value::Object(eval)) = spec.get_mut("eval") {
@@ -241,10 +268,7 @@ fn extends(run: &RunRecord, fewest: Option<u64>, later: &RunRecord) -> bool {
         }
         canonical_text(&spec)
     };
-    let expected = last_tokens(run).or(fewest);
-    run.model == later.model
-        && rest(run) == rest(later)
-        && last_tokens(later).is_none_or(|count| Some(count) == expected)
+    run.model == later.model && rest(run) == rest(later)
 }
 
 /// How many last tokens of each window a record scores, if not all.

@@ -152,6 +152,10 @@ impl Setting<'_> {
         // No share is better if it is smaller, so this is also what a run keeps.
         if metric::is_share(metric) {
             let (pairs, rows) = self.pairs(&point, metric, of, than);
+            // A score is what it is: a variant that changes nothing has that of its weights.
+            if of.0.group == than.0.group && pairs.iter().all(|(a, b)| a == b) && of.1 == than.1 {
+                return point;
+            }
             point.estimate = Estimate::of_share_ratio(&pairs, rows);
         } else if metric::scale(metric) == Scale::Log {
             over_text(

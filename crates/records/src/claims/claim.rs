@@ -59,8 +59,8 @@ pub struct Claim {
     /// must be strictly better.
     #[serde(default)]
     pub value: Option<f64>,
-    /// Whether a length without a value, such as past the end of a learned table, counts as
-    /// agreeing. Of two methods, the one that is to be worse.
+    /// Whether a length without a value, such as past the end of a learned table, counts as the
+    /// worst score.
     #[serde(default)]
     pub or_unsupported: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
-use super::judged::judged;
+use super::judged::{Limits, judged};
 use super::limits;
 use super::needed::Needed;
 use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
@@ -247,14 +247,10 @@ impl<'s> Evaluation<'s, '_> {
                         self.at(len)
                     )
                 },
-                (metric::of_difference(metric), self.limit(a, b, len)),
+                (metric::of_difference(metric), self.limits(a, b, len)),
                 &self.setting.difference(a, b, metric, len),
                 needed,
             );
-            let own = score(a, len).0;
-            if own.estimate.is_none() && own.absent.contains(&Absent::Unsupported) {
-                return untested(&comparison.what, "no value there");
-            }
             let is_too_easy = comparison.verdict == Verdict::Undecided
                 && [a, b].iter().all(|of| {
                     let (point, rows) = score(of, len);
@@ -273,7 +269,7 @@ impl<'s> Evaluation<'s, '_> {
         needed: Needed,
     ) -> Vec<Comparison> {
         self.pairs(pairs, |a, b, len| {
-            self.ratio_at(a, b, len, needed, self.limit(a, b, len))
+            self.ratio_at(a, b, len, needed, self.limits(a, b, len))
         })
     }
 
@@ -283,7 +279,7 @@ impl<'s> Evaluation<'s, '_> {
         b: &Method,
         len: usize,
         needed: Needed,
-        limit: Option<f64>,
+        limits: Limits,
     ) -> Comparison {
         let metric = &self.claim.metric;
         self.judge(
@@ -296,7 +292,7 @@ impl<'s> Evaluation<'s, '_> {
                     self.at(len)
                 )
             },
-            (metric::RATIO, limit),
+            (metric::RATIO, limits),
             &self.setting.over(a, b, metric, len),
             needed,
         )
@@ -322,7 +318,7 @@ impl<'s> Evaluation<'s, '_> {
                         self.at(at)
                     )
                 },
-                (metric::RATIO, Some(self.worst())),
+                (metric::RATIO, Limits::of(Some(self.worst()))),
                 &self.setting.ratio(method, metric, len),
                 needed,
             )
@@ -341,7 +337,7 @@ impl<'s> Evaluation<'s, '_> {
                         self.at(len)
                     )
                 },
-                (metric::RATIO, Some(f64::NEG_INFINITY)),
+                (metric::RATIO, Limits::of(Some(f64::NEG_INFINITY))),
                 &self.setting.kept_share(method, metric, len),
                 Needed::AtLeast(share),
             )
@@ -379,10 +375,13 @@ impl<'s> Evaluation<'s, '_> {
                 })
             };
             let rows = self.setting.rows(method, metric, len);
-            let limit = chance.is_none().then(|| self.worst());
+            let limits = Limits {
+                lost: chance.is_none().then(|| self.worst()),
+                unsupported: Some(self.worst()),
+            };
             Comparison {
                 impossible: limits::impossible((metric, rows), &point, needed, chance),
-                ..self.judge(&[method], &what, (metric, limit), &point, needed)
+                ..self.judge(&[method], &what, (metric, limits), &point, needed)
             }
         })
     }
@@ -394,18 +393,19 @@ impl<'s> Evaluation<'s, '_> {
             let others = names[at + 1..].iter();
             others.map(move |second| (first.as_str(), second.as_str()))
         });
-        let ratio = |a: &Method, b: &Method, len| {
-            let ratio = self.setting.over(a, b, &self.claim.metric, len);
-            ratio.estimate.map(|estimate| estimate.mean)
-        };
         self.pairs(pairs, |a, b, len| {
-            let (high, low) = match ratio(a, b, len) {
-                Some(ratio) if ratio < 1.0 => (b, a),
+            let difference = self.setting.difference(a, b, &self.claim.metric, len);
+            let (high, low) = match difference.estimate {
+                Some(estimate) if estimate.mean < 0.0 => (b, a),
                 _ => (a, b),
             };
             // A seed without a finite score is far from any other, whichever method it is of.
-            let limit = self.limit(a, b, len).map(|_| f64::INFINITY);
-            self.ratio_at(high, low, len, Needed::AtMost(bound), limit)
+            let lost = self.limits(a, b, len).lost.map(|_| f64::INFINITY);
+            let limits = Limits {
+                lost,
+                unsupported: None,
+            };
+            self.ratio_at(high, low, len, Needed::AtMost(bound), limits)
         })
     }
 
@@ -424,7 +424,7 @@ impl<'s> Evaluation<'s, '_> {
                         self.at(shorter)
                     )
                 },
-                (metric::of_difference(metric), None),
+                (metric::of_difference(metric), Limits::of(None)),
                 &self.setting.step(method, metric, shorter, longer),
                 needed,
             )
@@ -444,35 +444,41 @@ impl<'s> Evaluation<'s, '_> {
         }
     }
 
-    /// What a seed whose score is not finite would make of a score of `a` against one of `b`; none
-    /// where both have such seeds.
-    fn limit(&self, a: &Method, b: &Method, len: usize) -> Option<f64> {
-        let is_lost = |method| {
-            let score = self.setting.score(method, &self.claim.metric, len);
-            score.absent.iter().any(|absent| absent.is_lost())
-        };
-        match (is_lost(a), is_lost(b)) {
-            (true, false) => Some(self.worst()),
-            (false, true) => Some(-self.worst()),
-            _ => None,
+    /// What scores of `a` and `b` that are not numbers would make of a score of `a` against one of
+    /// `b`; nothing where both have such scores.
+    fn limits(&self, a: &Method, b: &Method, len: usize) -> Limits {
+        let absent = |method| self.setting.score(method, &self.claim.metric, len).absent;
+        let (of_a, of_b) = (absent(a), absent(b));
+        let side =
+            |has: &dyn Fn(&Absent) -> bool| match (of_a.iter().any(has), of_b.iter().any(has)) {
+                (true, false) => Some(self.worst()),
+                (false, true) => Some(-self.worst()),
+                _ => None,
+            };
+        Limits {
+            lost: side(&|absent| absent.is_lost()),
+            unsupported: side(&|absent| *absent == Absent::Unsupported),
         }
     }
 
     /// The verdict on a number about `methods`. `what` returns the description of the number, given
-    /// how to name a method; `limit` is that of [`judged`].
+    /// how to name a method.
     fn judge(
         &self,
         methods: &[&Method],
         what: &dyn Fn(Name) -> String,
-        (metric, limit): (&str, Option<f64>),
+        (metric, limits): (&str, Limits),
         point: &Point,
         needed: Needed,
     ) -> Comparison {
         let has_metric = self.setting.all_metrics.contains(&self.claim.metric);
         let unconverged = (has_metric && point.absent.contains(&Absent::Unconverged))
             .then(|| self.setting.unconverged(methods));
-        let or_unsupported = self.claim.or_unsupported;
-        let judged = judged(point, needed, (metric, limit), or_unsupported, unconverged);
+        let limits = Limits {
+            unsupported: limits.unsupported.filter(|_| self.claim.or_unsupported),
+            ..limits
+        };
+        let judged = judged(point, needed, (metric, limits), unconverged);
         Comparison {
             what: what(|method| &method.name),
             words: what(|method| &method.title),

@@ -68,12 +68,16 @@ pub(super) fn find_method<'s>(
         let runs = &setting.groups[method.group].runs;
         method.variant == TRAINED && runs.iter().any(of_run)
     };
-    names.into_iter().find_map(|name| {
-        setting.method(name).or_else(|| {
-            let mut labelled = setting.methods.iter().filter(|m| is_only_label(m, name));
-            labelled.next().filter(|_| labelled.next().is_none())
-        })
-    })
+    for name in names {
+        if let Some(method) = setting.method(name) {
+            return Some(method);
+        }
+        let mut labelled = setting.methods.iter().filter(|m| is_only_label(m, name));
+        if let Some(method) = labelled.next() {
+            return labelled.next().is_none().then_some(method);
+        }
+    }
+    None
 }
 
 /// Whether an experiment of this name, or no name, is meant.

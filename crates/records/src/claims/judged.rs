@@ -19,14 +19,31 @@ fn is_unsupported(point: &Point) -> bool {
     point.absent.contains(&Absent::Unsupported) && told.all(|a| *a == Absent::Unsupported)
 }
 
-/// `metric`: what the number is. `limit`: what a seed whose score is not finite would make of it,
-/// if that is known. `unconverged`: which methods have not learned their task, where that is why
-/// there is no number.
+/// What scores that are not numbers would make of a number, where that is known.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// A seed whose score is not finite.
+    pub lost: Option<f64>,
+    /// An encoding that has no value there; none where that decides nothing.
+    pub unsupported: Option<f64>,
+}
+
+impl Limits {
+    /// One limit for both.
+    pub fn of(limit: Option<f64>) -> Self {
+        Self {
+            lost: limit,
+            unsupported: limit,
+        }
+    }
+}
+
+/// `metric`: what the number is. `unconverged`: which methods have not learned their task, where
+/// that is why there is no number.
 pub(super) fn judged(
     point: &Point,
     needed: Needed,
-    (metric, limit): (&str, Option<f64>),
-    or_unsupported: bool,
+    (metric, limits): (&str, Limits),
     unconverged: Option<String>,
 ) -> Judged {
     let given = point.values.len();
@@ -45,7 +62,8 @@ pub(super) fn judged(
         ..decided(Verdict::Undecided, why)
     };
     let Some(estimate) = point.estimate else {
-        return if or_unsupported && is_unsupported(point) {
+        let agrees = limits.unsupported.is_some_and(|limit| needed.holds(limit));
+        return if agrees && is_unsupported(point) {
             decided(Verdict::Agrees, "no value there".into())
         } else {
             unconverged.map_or_else(|| decided(Verdict::NotTested, "no number".into()), open)
@@ -70,7 +88,7 @@ pub(super) fn judged(
         Some((_, Some(side)))
             if point.absent.contains(&Absent::Undefined)
                 || point.absent.iter().any(|absent| absent.is_lost())
-                    && limit.is_none_or(|limit| needed.holds(limit) != side) =>
+                    && limits.lost.is_none_or(|limit| needed.holds(limit) != side) =>
         {
             open(format!(
                 "{given} of {} seeds have a finite score",

@@ -2,7 +2,7 @@
 
 use records::analysis::groups::Group;
 use records::record::RunRecord;
-use records::spec::{Definition, follows, settings};
+use records::spec::{follows, settings};
 use records::text;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,8 +78,12 @@ pub(super) fn config_changes(pairs: &[(&Group<'_>, &Group<'_>)]) -> (usize, Vec<
 fn leaves(group: &Group<'_>) -> BTreeMap<String, String> {
     let mut all = settings(&group.spec);
     let later = group.variants.iter().filter(|variant| variant.is_later);
-    let later = later.flat_map(|variant| variant.by_len.values());
-    all.extend(later.flat_map(Definition::settings));
+    for variant in later {
+        // Keys are split at dots.
+        let name = variant.name.replace('.', ",");
+        let of_lengths = variant.by_len.values();
+        all.extend(of_lengths.flat_map(|definition| definition.settings(&name)));
+    }
     let mut out: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (key, value) in &all {
         let key = match key.strip_prefix(VARIANTS) {

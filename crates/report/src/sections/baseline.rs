@@ -118,11 +118,12 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     let has_number = |len: &&usize| setting.score(base, metric, **len).estimate.is_some();
     let longest = setting.lengths.last()?;
     let len = *setting.lengths.iter().rfind(has_number).unwrap_or(longest);
-    let mut lists: [(&str, Vec<String>); 5] = [
+    let mut lists: [(&str, Vec<String>); 6] = [
         "better",
         "worse",
         "no difference shown",
         "one seed: no test",
+        "seeds without a number: no test",
         "no number",
     ]
     .map(|name| (name, Vec::new()));
@@ -136,10 +137,10 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         let at = match (side(metric, &point), &point.estimate) {
             (Some(Ordering::Less), _) if !lost(method) => 0,
             (Some(Ordering::Greater), _) if !lost(base) => 1,
-            (Some(_), _) => 2,
+            (Some(_), _) => 4,
             (None, Some(estimate)) if estimate.interval.is_some() => 2,
             (None, Some(_)) => 3,
-            (None, None) => 4,
+            (None, None) => 5,
         };
         let text = difference_text(metric, &point);
         lists[at].1.push(match point.values.len() {

@@ -61,9 +61,13 @@ fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
     let ratio_interval = ratio_interval(setting, &[longest]);
     let interval = match (setting.seeds().1, metric::is_share(metric)) {
         (0..=1, _) => String::new(),
-        (_, true) => format!(" (± {INTERVAL})"),
+        (_, true) => format!(" ([{ratio_interval}])"),
         (_, false) if ratio_interval == TEXT_INTERVAL => format!(" ([{ratio_interval}])"),
         (_, false) => String::new(),
+    };
+    let area = match (setting.seeds().1, metric::is_share(metric)) {
+        (2.., true) => format!(" (± {INTERVAL})"),
+        _ => String::new(),
     };
     let share = if metric::lower_is_better(metric) {
         format!("{metric} at {in_length} over {metric} there")
@@ -74,7 +78,7 @@ fn notes(setting: &Setting<'_>, in_length: usize, longest: usize) -> String {
         "Reach: the longest test length such that the mean at every tested length up to it \
          keeps the score. ≥: tested at no longer length; 1x: lost at the first longer length{}; -: no score \
          in length or at {longest}. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, \
-         averaged over runs{}{interval}. Area: the share of the in-length score ({share}), \
+         averaged over runs{}{interval}. Area{area}: the share of the in-length score ({share}), \
          averaged over log2 of the length from {in_length} to {longest} by the trapezoid rule \
          for each seed; 1 keeps all of it.{}{}",
         if setting.has_variants() {

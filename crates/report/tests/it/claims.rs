@@ -440,7 +440,14 @@ fn a_label_that_two_methods_have_names_neither() {
     let better = json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": [64] });
     assert_eq!(verdict(better.clone(), &records), Verdict::Agrees);
     records.extend(longer);
-    assert_eq!(verdict(better, &records), Verdict::NotTested);
+    assert_eq!(verdict(better.clone(), &records), Verdict::NotTested);
+    // Nor does another name of it.
+    let mut claims = claims(vec![claim(better)]);
+    claims.aliases = [("a".to_owned(), vec!["c".to_owned()])].into();
+    assert_eq!(
+        claims.evaluate_records(&records)[0].verdict,
+        Verdict::NotTested
+    );
 }
 
 #[test]
@@ -468,6 +475,27 @@ fn a_ratio_to_0_decides_nothing() {
     let ratio = json!({ "kind": "ratio_below", "methods": ["a"], "than": ["b"], "lengths": [64],
         "value": 0.5 });
     assert_eq!(verdict(ratio, &records), Verdict::Undecided);
+    // Also of a spread, in any order of the names.
+    for names in [["a", "b"], ["b", "a"]] {
+        let spread = json!({ "kind": "spread_below", "methods": names, "lengths": [64],
+            "value": 9.0 });
+        assert_eq!(verdict(spread, &records), Verdict::Undecided, "{names:?}");
+    }
+}
+
+#[test]
+fn shares_that_are_kept_are_no_surer_than_their_test_rows() {
+    let records = scores(&[("a", &[[1.0; 4], [1.0; 4], [1.0; 4]])]);
+    let holds = |length: Value, value: f64| {
+        let claim = json!({ "kind": "holds_to", "methods": ["a"], "lengths": [length],
+            "value": value });
+        verdict(claim, &records)
+    };
+    assert_eq!(holds(json!(64), 0.8), Verdict::Agrees);
+    assert_eq!(holds(json!(64), 0.99), Verdict::Undecided);
+    // A score over itself.
+    let own = json!({ "kind": "ratio_above", "methods": ["a"], "lengths": ["in"], "value": 1.0 });
+    assert_eq!(verdict(own, &records), Verdict::Agrees);
 }
 
 #[test]
@@ -628,8 +656,8 @@ fn seeds_that_would_decide_by_hand() {
             *row = absent_row("trained", 128, EvalStatus::Unsupported, "the table ends");
         }
     }
-    let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"],
-        "lengths": [64, 128], "value": 1.0, "or_unsupported": true });
+    let value = json!({ "metric": "loss_nats", "kind": "above", "methods": ["a"],
+        "lengths": [64, 128], "value": 0.98, "or_unsupported": true });
     assert_eq!(outcome(value, &records).power(), seeds(7, agrees));
     let one: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
     let value = json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] });
@@ -657,6 +685,15 @@ fn a_method_without_a_value_loses_whatever_seeds_it_has() {
     let better = json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": [32],
         "or_unsupported": true });
     assert_eq!(verdict(better, &records), Verdict::NotTested);
+    for (kind, value) in [("above", 0.1), ("ratio_above", 0.1), ("below", 0.9)] {
+        let own = json!({ "kind": kind, "methods": ["b"], "lengths": [32], "value": value,
+            "or_unsupported": true });
+        let expected = match kind {
+            "below" => Verdict::Agrees,
+            _ => Verdict::NotTested,
+        };
+        assert_eq!(verdict(own, &records), expected, "{kind}");
+    }
     let holds = json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32],
         "or_unsupported": true });
     let error = claims(vec![claim(holds)]).check().unwrap_err();

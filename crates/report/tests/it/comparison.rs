@@ -276,6 +276,26 @@ fn variants_of_later_evaluations_are_compared() {
     };
     sides(8.0).must_have("eval.variants.ntk.scaling.factor");
     assert!(!sides(2.0).contains("eval.variants.ntk"));
+    // A variant of the config that has the name of a later one stays what it is.
+    let of_config = |records: &[RunRecord]| -> Vec<RunRecord> {
+        let mut records = records.to_vec();
+        for run in records.iter_mut().filter(|run| run.evaluation_of.is_none()) {
+            run.evals.push(ok_row(
+                "ntk",
+                64,
+                &[("exact_match", 0.5), ("loss_nats", 0.1)],
+            ));
+            describe(run);
+        }
+        records
+    };
+    let first = of_config(&with(runs.clone(), 2.0));
+    let plain = of_config(&runs);
+    let text = compare(&first, &plain, &ComparisonSpec::default()).text(false);
+    assert!(
+        !text.contains("eval.variants.ntk.scaling.factor ="),
+        "{text}"
+    );
 }
 
 /// Settings of one kind of task are paired by their task, each once; where only one is left on each

@@ -603,6 +603,42 @@ fn later_scores_of_other_numbers_of_last_tokens_are_other_methods() {
     };
     assert_eq!((methods(Some(4), &[4]), methods(None, &[4])), (1, 1));
     assert_eq!((methods(Some(4), &[8]), methods(None, &[4, 8])), (2, 2));
+    // One of other weights decides nothing.
+    let mut records = runs.clone();
+    for (run, count) in [(0, 8), (1, 8), (0, 4)] {
+        let mut later = evaluated(&runs[run], "trained", 64 * count, trained.clone(), 0.25);
+        later.spec["eval"]["last_tokens"] = json!(count);
+        if count == 4 {
+            later.model.weights_blake3 = hex("other weights");
+        }
+        records.push(later);
+    }
+    assert_eq!(first_table(&records).len(), 2);
+}
+
+#[test]
+fn experiments_on_other_tasks_have_tables_of_their_own() {
+    let experiments = |key: &str, value: Value| -> Vec<RunRecord> {
+        let mut first = copy_experiment(2);
+        first.iter_mut().for_each(describe);
+        let mut second = first.clone();
+        for run in &mut second {
+            run.experiment = "second".into();
+            run.run_id = hex(&format!("second {}", run.run_id));
+            run.spec["task"][key] = value.clone();
+        }
+        [first, second].concat()
+    };
+    let page = |records: &[RunRecord]| {
+        let report = report(records, &[], &spec()).unwrap();
+        String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap()
+    };
+    page(&experiments("hints", json!(24))).must_have("experiment second\n");
+    // How much of a task is tested is no other task.
+    for key in ["test_rows", "max_bytes"] {
+        let page = page(&experiments(key, json!(512)));
+        assert!(!page.contains("experiment second\n"), "{key}");
+    }
 }
 
 #[test]
