@@ -262,22 +262,32 @@ fn seen(
     }
 }
 
-/// Positions of models that no encoding of any run sees.
-pub(super) fn unseen_positions_note(runs: &[PlannedRun]) -> Option<String> {
-    let is_seen = |run: &PlannedRun| {
-        let spec = &run.job.spec;
+/// Positions of models that no encoding of the runs that have them sees.
+pub(super) fn unseen_positions_notes(runs: &[PlannedRun]) -> Vec<String> {
+    let is_seen = |spec: &RunSpec| {
         let positions = &spec.model.positions;
         let stages = spec.train.stages.iter();
         let stages = stages.filter_map(|stage| stage.pe.as_ref());
         let mut all = stages.chain(spec.eval.variants.iter().flat_map(|variant| &variant.pe));
         all.any(|pe| seen(positions, pe, spec).as_ref() == Some(positions))
     };
-    let positions = |run: &PlannedRun| run.job.spec.model.positions.clone();
-    let moved = |run: &&PlannedRun| positions(run) != PositionsConfig::default();
-    let first = runs.iter().find(moved)?;
-    let kind = positions(first).kind();
-    let is_any = runs.iter().filter(moved).any(is_seen);
-    (!is_any).then(|| format!("no encoding here sees model.positions of kind `{kind}`"))
+    // Of each positions, whether some run sees them.
+    let mut found: Vec<(&PositionsConfig, bool)> = Vec::new();
+    for spec in runs.iter().map(|run| &run.job.spec) {
+        let positions = &spec.model.positions;
+        let is_plain = *positions == PositionsConfig::default();
+        match found.iter_mut().find(|(known, _)| *known == positions) {
+            _ if is_plain => {}
+            Some((_, any)) => *any |= is_seen(spec),
+            None => found.push((positions, is_seen(spec))),
+        }
+    }
+    let unseen = found.iter().filter(|(_, any)| !any);
+    let note = |(positions, _): &(&PositionsConfig, bool)| {
+        let kind = positions.kind();
+        format!("no encoding here sees model.positions of kind `{kind}`")
+    };
+    unseen.map(note).collect()
 }
 
 /// Factors on queries that are meant for a softmax, which linear attention lacks.

@@ -7,7 +7,7 @@ use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
     DroppedEncodings, blind_notes, idle_min_len, idle_notes, linear_factor_note, selection_note,
-    unscaled_logits_note, unscaled_note, unseen_positions_note, unstopped_note, untrained_notes,
+    unscaled_logits_note, unscaled_note, unseen_positions_notes, unstopped_note, untrained_notes,
 };
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
@@ -294,7 +294,7 @@ impl Planner {
         let layers = models.flat_map(|model| model.pe.idle(model.transformer.shape().n_layers));
         let untrained = plan.runs.iter().flat_map(untrained_notes);
         let linear = plan.runs.iter().filter_map(linear_factor_note);
-        let unseen = unseen_positions_note(&plan.runs);
+        let unseen = unseen_positions_notes(&plan.runs);
         let all = stops.chain(scalings).chain(logits).chain(linear);
         for note in all.chain(layers).chain(unseen).chain(untrained) {
             if !notes.contains(&note) {

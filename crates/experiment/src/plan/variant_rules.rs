@@ -56,14 +56,15 @@ pub enum Refusal {
     Untrained(&'static str, Vec<(String, Vec<usize>)>),
 }
 
-/// What is wrong with coordinates as an error of the positions of a variant.
+/// What is wrong with coordinates as an error of the positions of a variant, where the model's own
+/// would do.
 fn at_positions(error: ConfigError, positions: &PositionsConfig) -> ConfigError {
     ConfigError::new(
         "kind",
         positions.kind(),
         format!("does not fit: model.coordinates {}", error.problem),
         "positions that the encoding can read",
-        "leave them out, or use positions of kind `grid` where the encoding reads axes",
+        "leave them out: those of the model fit",
     )
 }
 
@@ -138,13 +139,12 @@ impl Trained<'_> {
             check_positions(positions, &facts, transformer, 1)
                 .map_err(|error| Refusal::Model(error.within("positions")))?;
         }
-        match &given {
-            None => check_coordinates(*coordinates, positions, &facts, self.task)
-                .map_err(Refusal::Model)?,
-            // At the key of the variant: the model's own positions may be right.
-            Some(own) => check_coordinates(*coordinates, own, &facts, self.task)
-                .map_err(|error| Refusal::Positions(at_positions(error, own)))?,
-        }
+        let fits = |positions| check_coordinates(*coordinates, positions, &facts, self.task);
+        let placed = given.as_ref().unwrap_or(positions);
+        fits(placed).map_err(|error| match fits(positions) {
+            Ok(()) => Refusal::Positions(at_positions(error, placed)),
+            Err(_) => Refusal::Model(error),
+        })?;
         let missing = untrained(pe, &encoding, &shape);
         if missing.is_empty() {
             Ok(encoding)

@@ -444,7 +444,7 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
             [
                 "eval.variants.0.positions.kind",
                 "without coordinates",
-                "kind `grid`",
+                "those of the model fit",
             ],
         ),
     ] {

@@ -37,7 +37,7 @@ fn budget(run: &RunRecord) -> Budget {
 
 /// Keys of a task that change neither its rows nor what is scored of each: how many are tested,
 /// coordinates beside the tokens, and files, which their hashes stand for.
-const BESIDE: [&str; 7] = [
+const BESIDE: [&str; 8] = [
     "test_rows",
     "eval_tokens",
     "segment_ends",
@@ -45,6 +45,7 @@ const BESIDE: [&str; 7] = [
     "max_bytes",
     "files",
     "tokenizer",
+    "valid",
 ];
 
 /// The other settings of a task, by key.

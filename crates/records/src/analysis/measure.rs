@@ -152,8 +152,7 @@ impl Setting<'_> {
         // No share is better if it is smaller, so this is also what a run keeps.
         if metric::is_share(metric) {
             let (pairs, rows) = self.pairs(&point, metric, of, than);
-            // A score is what it is: a variant that changes nothing has that of its weights.
-            if of.0.group == than.0.group && pairs.iter().all(|(a, b)| a == b) && of.1 == than.1 {
+            if self.is_one_test(of, than) {
                 return point;
             }
             point.estimate = Estimate::of_share_ratio(&pairs, rows);
@@ -166,6 +165,20 @@ impl Setting<'_> {
             );
         }
         point
+    }
+
+    /// Whether two scores are one test of the same weights: a variant may change nothing.
+    fn is_one_test(&self, of: (&Method, usize), than: (&Method, usize)) -> bool {
+        let variants = &self.groups[of.0.group].variants;
+        let tested = |(method, len): (&Method, usize)| {
+            let variant = variants.iter().find(|one| one.name == method.variant);
+            let definition = variant.and_then(|one| one.by_len.get(&len));
+            definition.map(|one| (one.encoding, one.positions))
+        };
+        let is_equal = |a: (&Method, usize), b: (&Method, usize)| {
+            a.0.variant == b.0.variant || tested(a).is_some() && tested(a) == tested(b)
+        };
+        of.0.group == than.0.group && of.1 == than.1 && is_equal(of, than)
     }
 
     /// `of` the values of two methods for each seed that both have.

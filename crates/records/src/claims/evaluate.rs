@@ -1,5 +1,7 @@
 //! Evaluation of claims: each claim becomes comparisons of a number with a bound.
 
+mod spread;
+
 use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{ExperimentSetting, find_method, is_experiment, is_task};
 use super::judged::{Limits, judged};
@@ -375,37 +377,20 @@ impl<'s> Evaluation<'s, '_> {
                 })
             };
             let rows = self.setting.rows(method, metric, len);
+            // No share is farther from guessing than that of a model that is never right.
+            let unsupported = match chance {
+                None => self.worst(),
+                Some(chance) if metric::is_share(metric) => chance,
+                Some(_) => f64::INFINITY,
+            };
             let limits = Limits {
                 lost: chance.is_none().then(|| self.worst()),
-                unsupported: Some(self.worst()),
+                unsupported: Some(unsupported),
             };
             Comparison {
                 impossible: limits::impossible((metric, rows), &point, needed, chance),
                 ..self.judge(&[method], &what, (metric, limits), &point, needed)
             }
-        })
-    }
-
-    /// Each pair of methods, the higher score over the lower one.
-    fn spread(&self, bound: f64) -> Vec<Comparison> {
-        let names = &self.claim.methods;
-        let pairs = names.iter().enumerate().flat_map(|(at, first)| {
-            let others = names[at + 1..].iter();
-            others.map(move |second| (first.as_str(), second.as_str()))
-        });
-        self.pairs(pairs, |a, b, len| {
-            let difference = self.setting.difference(a, b, &self.claim.metric, len);
-            let (high, low) = match difference.estimate {
-                Some(estimate) if estimate.mean < 0.0 => (b, a),
-                _ => (a, b),
-            };
-            // A seed without a finite score is far from any other, whichever method it is of.
-            let lost = self.limits(a, b, len).lost.map(|_| f64::INFINITY);
-            let limits = Limits {
-                lost,
-                unsupported: None,
-            };
-            self.ratio_at(high, low, len, Needed::AtMost(bound), limits)
         })
     }
 

@@ -2,9 +2,10 @@
 
 use records::analysis::groups::Group;
 use records::record::RunRecord;
-use records::spec::{follows, settings};
+use records::spec::{definitions, follows, settings};
 use records::text;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of variants start with this.
@@ -76,34 +77,32 @@ pub(super) fn config_changes(pairs: &[(&Group<'_>, &Group<'_>)]) -> (usize, Vec<
 /// The settings of a method, with those of the variants of later evaluations. What a variant changes
 /// is named once, without its test length, and only where it is not what the trained encoding has.
 fn leaves(group: &Group<'_>) -> BTreeMap<String, String> {
-    let mut all = settings(&group.spec);
-    let later = group.variants.iter().filter(|variant| variant.is_later);
-    for variant in later {
-        // Keys are split at dots.
-        let name = variant.name.replace('.', ",");
-        let of_lengths = variant.by_len.values();
-        all.extend(of_lengths.flat_map(|definition| definition.settings(&name)));
+    let all = settings(&group.spec);
+    let mut out: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (key, value) in all.iter().filter(|(key, _)| !key.starts_with(VARIANTS)) {
+        out.entry(key.clone()).or_default().insert(value.clone());
     }
-    let mut out: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for (key, value) in &all {
-        let key = match key.strip_prefix(VARIANTS) {
-            None => key.clone(),
-            Some(rest) => {
-                // NAME.LENGTH.PATH
-                let mut parts = rest.splitn(3, '.');
-                let (variant, _, path) = (parts.next(), parts.next(), parts.next());
-                let path = path.unwrap_or_default();
-                if all.get(&format!("model.pe.{path}")) == Some(value) {
-                    continue;
-                }
-                format!("{VARIANTS}{}.{path}", variant.unwrap_or_default())
+    let eval = group.spec.get("eval").and_then(Value::as_object);
+    let own = eval.map(definitions).unwrap_or_default().into_iter();
+    let own = own.map(|definition| (definition.variant, definition));
+    let later = group.variants.iter().filter(|variant| variant.is_later);
+    let later = later.flat_map(|variant| {
+        let of_lengths = variant.by_len.values();
+        of_lengths.map(|definition| (variant.name.as_str(), *definition))
+    });
+    for (name, definition) in own.chain(later) {
+        let start = format!("{VARIANTS}{name}.{}.", definition.test_len);
+        for (key, value) in definition.settings(name) {
+            let path = key.strip_prefix(&start).unwrap_or_default();
+            if all.get(&format!("model.pe.{path}")) != Some(&value) {
+                let key = format!("{VARIANTS}{name}.{path}");
+                out.entry(key).or_default().insert(value);
             }
-        };
-        out.entry(key).or_default().insert(value);
+        }
     }
     out.into_iter()
         .map(|(key, values)| {
-            let values: Vec<&str> = values.into_iter().collect();
+            let values: Vec<String> = values.into_iter().collect();
             (key, values.join(", "))
         })
         .collect()

@@ -484,6 +484,55 @@ fn a_ratio_to_0_decides_nothing() {
 }
 
 #[test]
+fn a_spread_is_judged_by_the_larger_ratio() {
+    // By the means a is ahead, by the mean of the ratios of seeds b.
+    let seeds = |last: [f64; 2]| -> Vec<[f64; 4]> {
+        let both = last.map(|score| [1.0, 1.0, 0.9, score]);
+        both.into_iter().cycle().take(20).collect()
+    };
+    let (a, b) = (seeds([0.9, 0.1]), seeds([0.6, 0.3]));
+    let records = scores(&[("a", &a[..]), ("b", &b[..])]);
+    for names in [["a", "b"], ["b", "a"]] {
+        let spread = json!({ "kind": "spread_below", "methods": names, "lengths": [64],
+            "value": 1.25 });
+        assert_ne!(verdict(spread, &records), Verdict::Agrees, "{names:?}");
+    }
+}
+
+#[test]
+fn a_variant_with_the_same_scores_is_another_test() {
+    let mut records = scores(&[("a", &[[1.0; 4], [1.0; 4], [1.0; 4]])]);
+    for run in &mut records {
+        run.evals.push(ok_row("yarn", 64, &[("exact_match", 1.0)]));
+        describe(run);
+    }
+    let ratio = json!({ "kind": "ratio_above", "methods": ["a + yarn"], "than": ["a"],
+        "lengths": [64], "value": 0.99 });
+    assert_eq!(verdict(ratio.clone(), &records), Verdict::Undecided);
+    for run in &mut records {
+        let plain = run.spec["model"]["pe"].clone();
+        for variant in run.spec["eval"]["variants"].as_array_mut().unwrap() {
+            let encodings = variant["pe"].as_array_mut().unwrap();
+            encodings.fill(plain.clone());
+        }
+    }
+    assert_eq!(verdict(ratio, &records), Verdict::Agrees);
+}
+
+#[test]
+fn no_value_is_not_near_chance() {
+    let mut records = copy_experiment(3);
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        if row.test_len == 64 {
+            *row = absent_row("trained", 64, EvalStatus::Unsupported, "the table ends");
+        }
+    }
+    let near = json!({ "kind": "near_chance", "metric": "token_accuracy", "methods": ["rope"],
+        "lengths": [64], "value": 0.05, "or_unsupported": true });
+    assert_eq!(verdict(near, &records), Verdict::NotTested);
+}
+
+#[test]
 fn shares_that_are_kept_are_no_surer_than_their_test_rows() {
     let records = scores(&[("a", &[[1.0; 4], [1.0; 4], [1.0; 4]])]);
     let holds = |length: Value, value: f64| {
@@ -527,7 +576,7 @@ fn a_spread_is_that_of_methods_and_not_of_seeds() {
     assert_eq!(tight.verdict, Verdict::Undecided);
     let texts: Vec<String> = tight.numbers.iter().map(|n| n.text()).collect();
     assert_eq!(texts.len(), 3, "one for each pair: {texts:?}");
-    assert!(texts[0].starts_with("exact_match of a over that of b at 16: 1.0"));
+    assert!(texts[0].starts_with("exact_match of b over that of a at 16: 1.0"));
     assert_eq!(spread(2.0).verdict, Verdict::Agrees);
     // The higher over the lower one, whatever their order.
     let high = scores(&[("a", &at([0.5, 0.5, 0.5])), ("b", &at([0.9, 0.9, 0.9]))]);

@@ -291,7 +291,7 @@ fn end_of_all(submission: &Submission, is_part: bool) -> String {
     let end = end(submission);
     // The states are those of all runs, also of those that a part leaves.
     if is_part {
-        return format!("./longreach status .\n{end}");
+        return format!("./longreach status .\n{end}\nexit $code");
     }
     // Without records there is no report: the states say more than its failure.
     format!(
@@ -345,8 +345,10 @@ fi
 touch logs/asked
 hq submit --wait --name {name} --array {indices} --cpus {cpus}{gpus} \
   --time-request {request}s --crash-limit 5 --stdout 'logs/hq-%{{TASK_ID}}.log' \
-  --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker} ||
-  [ -n "$(find {EVENTS_DIR} -newer logs/asked -print -quit)" ] || {{
+  --stderr 'logs/hq-%{{TASK_ID}}.log'{options} {worker}
+code=$?
+[ $code = 0 ] ||
+  [ -n "$(find {EVENTS_DIR} logs/hq-[0-9]*.log -newer logs/asked -print -quit 2> /dev/null)" ] || {{
     echo "error: HyperQueue started no task" >&2
     exit 1
   }}
@@ -403,6 +405,7 @@ mkdir -p logs
 {gpus}printf '%s\n' {indices} |
   SHELL=/bin/bash parallel --jobs {jobs} --halt never --joblog logs/parallel{suffix}.tsv{options} \
     "$bind {worker} --task {{}} >> logs/{{}}.log 2>&1"
+code=$?
 {end}
 "#,
         indices = indices.join(" "),

@@ -254,6 +254,21 @@ fn positions_that_an_encoding_cannot_see_are_noted() {
 }
 
 #[test]
+fn positions_that_some_runs_see_are_noted_by_value() {
+    let all = "axes.\"model.positions\"=[{kind='contiguous'},{kind='random_offset'},\
+               {kind='randomized'},{kind='grid',sizes=[4]}]";
+    let said = notes(&["model.pe={kind='rope'}", all]);
+    for (kind, is_noted) in [
+        ("random_offset", true),
+        ("grid", true),
+        ("randomized", false),
+    ] {
+        let note = format!("no encoding here sees model.positions of kind `{kind}`");
+        assert_eq!(said.contains(&note), is_noted, "{said}");
+    }
+}
+
+#[test]
 fn factors_on_logits_are_noted_in_linear_attention() {
     let yarn = "eval.variants=[{name='y',set={scaling={kind='yarn'}}}]";
     let linear = "model.attention='linear'";
