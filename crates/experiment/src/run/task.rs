@@ -23,8 +23,9 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// [`Exit::Input`] if the job cannot be run, a corpus is missing or has changed;
-    /// [`Exit::Config`] if the task has no sequence of a length.
+    /// [`Exit::Input`](support::exit::Exit::Input) if the job cannot be run, a corpus is missing or
+    /// has changed; [`Exit::Config`](support::exit::Exit::Config) if the task has no sequence of a
+    /// length.
     pub fn task(&mut self, job: &Job, test_lens: &[usize]) -> Result<Rc<dyn Task>, Failure> {
         let refused = |error| refused(job, error);
         // First: what follows relies on these bounds.
