@@ -98,19 +98,19 @@ impl Failure {
         Self::new(Exit::Input, error.to_string())
     }
 
-    /// The same with what is allowed, on a line of its own.
+    /// Appends a line with what is allowed.
     #[must_use]
     pub fn with_allowed(self, allowed: impl fmt::Display) -> Self {
         self.with_line("allowed", &allowed)
     }
 
-    /// The same with a fact that explains it, on a line of its own.
+    /// Appends a line with a fact that explains the failure.
     #[must_use]
     pub fn with_note(self, note: impl fmt::Display) -> Self {
         self.with_line("note", &note)
     }
 
-    /// The same with what to do about it, on a line of its own.
+    /// Appends a line with what to do.
     #[must_use]
     pub fn with_help(self, help: impl fmt::Display) -> Self {
         self.with_line("help", &help)
