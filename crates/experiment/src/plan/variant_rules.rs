@@ -134,10 +134,13 @@ impl Trained<'_> {
         let encoding = stacked(base, &added);
         let facts = encoding.facts(&shape);
         transformer.check_encoding(&facts).map_err(Refusal::Model)?;
-        if add.is_some() && given.is_none() {
+        if given.is_none() {
             // Length 1: a test longer than the positions is recorded as unsupported, not refused.
-            check_positions(positions, &facts, transformer, 1)
-                .map_err(|error| Refusal::Model(error.within("positions")))?;
+            check_positions(positions, &facts, transformer, 1).map_err(|error| {
+                let hint =
+                    "give the variant others: positions = { kind = \"contiguous\" }".to_owned();
+                Refusal::Model(ConfigError { hint, ..error }.within("positions"))
+            })?;
         }
         let fits = |positions| check_coordinates(*coordinates, positions, &facts, self.task);
         let placed = given.as_ref().unwrap_or(positions);

@@ -438,6 +438,16 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
             ["model.positions.kind", "distances only", "in variant `v`"],
         ),
         (
+            "set = { kind = \"rope\" }",
+            "{ kind = \"alibi\" }",
+            "positions = { kind = \"randomized_distances\" }",
+            [
+                "model.positions.kind",
+                "in variant `v`",
+                "give the variant others",
+            ],
+        ),
+        (
             "positions = { kind = \"contiguous\" }",
             "{ kind = \"on_axis\", axis = 1, part = { kind = \"learned\", max_position = 8 } }",
             "positions = { kind = \"grid\", sizes = [8] }",
