@@ -66,6 +66,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The range of a number in words; `None` where another type is allowed.
+    pub fn range(self) -> Option<String> {
+        match self {
+            Self::Whole(low, high) => Some(schema::allowed(&(low..=high))),
+            Self::Number(low, high) => Some(schema::allowed(&(low..=high))),
+            _ => None,
+        }
+    }
+
     /// Whether a value has the type and the range of this kind, as far as they depend on nothing
     /// else.
     pub fn admits(self, value: &Value) -> bool {

@@ -193,16 +193,18 @@ pub fn check_range(
     kind: Kind,
     help: &str,
 ) -> Result<(), Diagnostic> {
-    let refused = |allowed: &str| cell.error(key, "is out of range", allowed, help);
+    let refused = || {
+        let allowed = kind.range().unwrap_or_default();
+        cell.error(key, "is out of range", &allowed, help)
+    };
     match (value.number(), kind) {
         (Some(Number::Whole(value)), Kind::Whole(low, high)) if !(low..=high).contains(&value) => {
-            let allowed = format!("a whole number from {low} to {high}");
-            Err(refused(&allowed).with_value(value))
+            Err(refused().with_value(value))
         }
         (Some(Number::Real(value)), Kind::Number(low, high))
             if !value.is_finite() || !(low..=high).contains(&value) =>
         {
-            Err(refused(&schema::allowed(&(low..=high))).with_value(value))
+            Err(refused().with_value(value))
         }
         _ => Ok(()),
     }

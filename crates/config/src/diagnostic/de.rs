@@ -152,13 +152,13 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::String(name) => visitor.visit_enum(name.as_str().into_deserializer()),
             _ => Err(ReadError::WrongType {
-                expected: "a string".to_owned(),
+                expected: format!("one of `{}`", names.join("`, `")),
             }),
         }
     }

@@ -4,6 +4,7 @@
 use super::model::ModelSection;
 use super::sections::{EvalSection, Experiment, ReportSection, SelectSection, VariantSection};
 use crate::spec::train::{AdamWConfig, StageSection, StopSpec, TrainSection};
+use config::diagnostic::{Diagnostic, Problem, TableName};
 pub use config::key::{Key, Kind};
 use std::sync::LazyLock;
 
@@ -38,6 +39,22 @@ pub fn add_defaults(section: &str, table: &mut serde_json::Map<String, serde_jso
         {
             table.insert(own.to_owned(), serde_json::json!(default));
         }
+    }
+}
+
+/// An error of a value of another type with the range of its key, where a number is allowed there.
+pub(super) fn with_range(error: Diagnostic) -> Diagnostic {
+    let Problem::WrongType {
+        key: TableName::Key(path),
+        ..
+    } = &error.problem
+    else {
+        return error;
+    };
+    let range = |key: &Key| (key.path == path.to_string()).then(|| key.kind.range())?;
+    match KEYS.iter().find_map(range) {
+        Some(range) => error.with_allowed(range),
+        None => error,
     }
 }
 

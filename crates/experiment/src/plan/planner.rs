@@ -4,6 +4,7 @@
 use super::check::{check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
+use super::keys::with_range;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{
     DroppedEncodings, blind_notes, idle_min_len, idle_notes, linear_factor_note, selection_note,
@@ -215,7 +216,7 @@ impl Planner {
     fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
         // Before reading, because serde takes a list for the values of a table in order.
         check_tables(cell)?;
-        let written: Experiment = cell.deserialize()?;
+        let written: Experiment = cell.deserialize().map_err(with_range)?;
         check_names(cell, &written)?;
         self.note(idle_min_len(&written.train).into_iter().collect());
         for label in &cell.labels {
