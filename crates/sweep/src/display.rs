@@ -377,13 +377,22 @@ fn looks(plan: &Plan) -> HashMap<String, usize> {
     styles(&runs, &order)
 }
 
+/// A score. One below 1 is not printed as 1, because `train.stop` may wait for the last row.
+fn score(metric: &str, value: f64) -> String {
+    let first = metric::decimals(metric, value);
+    let text = |decimals: usize| metric::number(value, decimals);
+    let is_exact = |text: &String| value == 1.0 || text.parse() != Ok(1.0);
+    let exact = (first..first + 4).map(text).find(is_exact);
+    exact.unwrap_or_else(|| text(first))
+}
+
 /// Scores at each length: `exact_match 0.998 at 16, 0.250 at 32`.
 fn scores(metric: &str, values: &[(usize, Option<f64>)]) -> String {
     let at = |(length, value): &(usize, Option<f64>)| {
-        let number = value.map_or("none".to_owned(), |value| {
-            metric::number(value, metric::decimals(metric, value))
-        });
-        format!("{number} at {length}")
+        format!(
+            "{} at {length}",
+            value.map_or("none".to_owned(), |value| score(metric, value))
+        )
     };
     let all: Vec<String> = values.iter().map(at).collect();
     format!("{metric} {}", all.join(", "))
@@ -400,6 +409,15 @@ model = { d_model = 16, n_layers = 1, n_heads = 2, pe = { kind = "rope" } }
 train = { train_len = 4, steps = 100, batch_size = 4, lr = 1e-3 }
 eval = { test_lens = [4] }
 "#;
+
+    #[test]
+    fn a_share_below_1_is_not_printed_as_1() {
+        let text = |share| scores("exact_match", &[(50, Some(share))]);
+        assert_eq!(text(0.9995), "exact_match 0.9995 at 50");
+        assert_eq!(text(0.99996), "exact_match 0.99996 at 50");
+        assert_eq!(text(1.0), "exact_match 1.000 at 50");
+        assert_eq!(text(0.25), "exact_match 0.250 at 50");
+    }
 
     #[test]
     fn the_time_left_is_at_the_pace_of_this_sweep() {
