@@ -342,6 +342,12 @@ mod tests {
         let single = Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10));
         assert_eq!(single.unwrap().interval, None);
         assert_eq!(Estimate::of_share_difference(&[], (10, 10)), None);
+        // Where one side is no share, rows add nothing.
+        let pairs = [(1.5, 0.5), (1.25, 0.25), (1.75, 0.5)];
+        let difference = Estimate::of_share_difference(&pairs, (10, 10));
+        assert_eq!(difference, Estimate::of_difference(Scale::Linear, &pairs));
+        let ratio = Estimate::of_share_ratio(&pairs, (10, 10));
+        assert_eq!(ratio, Estimate::of_mean(&[3.0, 5.0, 3.5]));
     }
 
     proptest! {
@@ -452,6 +458,9 @@ mod tests {
             estimate.distance_to(1.0).interval,
             Some((1.0 - high, 1.0 - low))
         );
+        // An interval of distances may end at 0, so it is not printed with one half-width.
+        let mean = Estimate::of_mean(&[1.0, 2.0]).unwrap();
+        assert!(mean.half_width.is_some() && mean.distance_to(1.0).half_width.is_none());
     }
 
     #[test]
@@ -471,6 +480,9 @@ mod tests {
     fn separation_is_strict() {
         let a = Estimate::of_mean(&[1.0, 1.0]).unwrap();
         assert!(!a.is_separated_from(&a));
-        assert!(a.is_separated_from(&Estimate::of_mean(&[2.0, 2.0]).unwrap()));
+        let b = Estimate::of_mean(&[2.0, 2.0]).unwrap();
+        assert!(a.is_separated_from(&b) && b.is_separated_from(&a));
+        let wide = Estimate::of_mean(&[1.0, 2.0, 3.0]).unwrap();
+        assert!(!b.is_separated_from(&wide) && !wide.is_separated_from(&b));
     }
 }

@@ -466,6 +466,28 @@ fn a_spread_is_not_small_where_a_seed_diverged() {
 }
 
 #[test]
+fn a_seed_that_diverged_leaves_open_only_what_it_could_change() {
+    let better = |method: &str, than: &str| json!({ "kind": "better", "methods": [method], "than": [than], "lengths": [64] });
+    for (diverged, expected) in [
+        ("", [Verdict::Agrees, Verdict::Disagrees]),
+        ("a", [Verdict::Undecided; 2]),
+        ("b", [Verdict::Agrees, Verdict::Disagrees]),
+    ] {
+        let mut records = scores(&[
+            ("a", &[[1.0, 1.0, 0.9, 0.8]; 4]),
+            ("b", &[[1.0, 1.0, 0.8, 0.1]; 4]),
+        ]);
+        for run in &mut records {
+            if run.labels[0].text == diverged && run.seed == 3 {
+                run.evals[3] = absent_row("trained", 64, EvalStatus::Diverged, "");
+            }
+        }
+        let found = [better("a", "b"), better("b", "a")].map(|claim| verdict(claim, &records));
+        assert_eq!(found, expected, "{diverged}");
+    }
+}
+
+#[test]
 fn a_ratio_to_0_decides_nothing() {
     let seeds = |last: [f64; 4]| last.map(|score| [1.0, 1.0, 0.9, score]);
     let records = scores(&[
@@ -742,6 +764,15 @@ fn a_method_without_a_value_loses_whatever_seeds_it_has() {
             _ => Verdict::NotTested,
         };
         assert_eq!(verdict(own, &records), expected, "{kind}");
+    }
+    // A share without a value is as far from guessing as 0 is.
+    for run in &mut records {
+        run.task.chance.insert("exact_match".into(), 0.25);
+    }
+    for (value, expected) in [(0.3, Verdict::Agrees), (0.2, Verdict::NotTested)] {
+        let near = json!({ "kind": "near_chance", "methods": ["b"], "lengths": [32],
+            "value": value, "or_unsupported": true });
+        assert_eq!(verdict(near, &records), expected, "{value}");
     }
     let holds = json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32],
         "or_unsupported": true });
