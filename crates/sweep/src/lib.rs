@@ -128,7 +128,9 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     let todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| options.is_to_do(&plan.runs[*index]))
         .collect();
-    check_retry(plan, &todo, options)?;
+    if todo.is_empty() {
+        check_retry(plan, options)?;
+    }
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
     print_header(plan, &todo, options);
@@ -216,9 +218,10 @@ fn records(plan: &Plan, options: &Options) -> Vec<RunRecord> {
     recorded.collect()
 }
 
-/// Refuses a retry that selects nothing while runs are not recorded: it would end as if all were.
-fn check_retry(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
-    let (Some(retry), true) = (options.retry, todo.is_empty()) else {
+/// Refuses a retry that selects none of these runs while some are not recorded: it would end as if
+/// all were.
+fn check_retry(plan: &Plan, options: &Options) -> Result<(), Failure> {
+    let Some(retry) = options.retry else {
         return Ok(());
     };
     let missing = plan.runs.iter().filter(|run| {

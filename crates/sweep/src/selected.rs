@@ -2,7 +2,7 @@
 //! that each method chose.
 
 use super::options::Options;
-use super::{Outcome, run};
+use super::{Outcome, check_retry, run};
 use experiment::plan::planned::Method;
 use experiment::plan::planner::Plan;
 use experiment::runs_on_disk::kept_configs;
@@ -42,6 +42,10 @@ pub fn choose(plan: &Plan, options: &Options) -> Result<(Plan, Option<Outcome>),
     };
     refuse_changed(&outcome.records, &options.runs.join(&plan.name))?;
     let chosen = plan.chosen(&outcome.records);
+    let is_idle = |plan: &Plan| !plan.runs.iter().any(|run| options.is_to_do(run));
+    if is_idle(&sweep) && is_idle(&chosen.plan) {
+        check_retry(&sweep, options)?;
+    }
     if chosen.undecided == 0 {
         write(&outcome.records, plan, options)?;
     }

@@ -1003,3 +1003,13 @@ fn selection_rows_that_are_few_or_test_rows_are_noted() {
         "23 distinct selection rows, of which 23 are test rows too",
     );
 }
+
+#[test]
+fn a_retry_before_the_selection_says_that_nothing_is_recorded() {
+    let scratch = Scratch::with(CONFIG);
+    for which in ["failed", "diverged"] {
+        let output = scratch.longreach("run", &["--retry", which]);
+        fails(&output, 2, "none of the 12 runs has");
+        says(&output, "12 are not recorded yet");
+    }
+}
