@@ -1,7 +1,7 @@
 //! Hints that need the list of all keys: a key of another table, a scaling or positions where an
 //! encoding is asked for, a number of seeds, and what to write for a key that is missing.
 
-use super::keys::{KEYS, Kind};
+use super::keys::{KEYS, Kind, key_at};
 use config::axes::MAX_RUNS;
 use config::diagnostic::{Diagnostic, Problem, TableName, closest, known_keys};
 use config::key_path::{AXES, KeyPath};
@@ -232,10 +232,9 @@ fn kinds(
 
 /// What to write for a missing key, with an example.
 fn missing(name: &str, table: &TableName) -> Option<String> {
-    let example = |path: &str| KEYS.iter().find(|key| key.path == path);
     match table {
         TableName::Document => {
-            if let Some(key) = example(name).filter(|key| key.kind != Kind::Task) {
+            if let Some(key) = key_at(&KeyPath::new([name])).filter(|key| key.kind != Kind::Task) {
                 return Some(format!(
                     "add `{name} = {}` above the first table",
                     key.example
@@ -257,13 +256,7 @@ fn missing(name: &str, table: &TableName) -> Option<String> {
             (!keys.is_empty()).then(|| format!("add a table [{name}] with {list}"))
         }
         TableName::Key(above) => {
-            let parts = above.parts().iter();
-            let parts = parts.map(|part| match part.parse::<usize>() {
-                Ok(_) => "N",
-                Err(_) => part.as_str(),
-            });
-            let path = parts.chain([name]).collect::<Vec<_>>().join(".");
-            let key = example(&path)?;
+            let key = key_at(&above.child(name))?;
             Some(format!("add `{name} = {}` to `{above}`", key.example))
         }
         TableName::Named(_) => None,

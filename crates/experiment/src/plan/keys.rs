@@ -6,6 +6,7 @@ use super::sections::{EvalSection, Experiment, ReportSection, SelectSection, Var
 use crate::spec::train::{AdamWConfig, StageSection, StopSpec, TrainSection};
 use config::diagnostic::{Diagnostic, Problem, TableName};
 pub use config::key::{Key, Kind};
+use config::key_path::KeyPath;
 use std::sync::LazyLock;
 
 /// Every key, in the order of a file.
@@ -42,6 +43,18 @@ pub fn add_defaults(section: &str, table: &mut serde_json::Map<String, serde_jso
     }
 }
 
+/// The key at a path of a config, where a number is a place in a list.
+pub(super) fn key_at(path: &KeyPath) -> Option<&'static Key> {
+    let is_at = |key: &&Key| {
+        let known: Vec<&str> = key.path.split('.').collect();
+        let fits = |(known, part): (&&str, &String)| {
+            known == part || *known == "N" && part.parse::<usize>().is_ok()
+        };
+        known.len() == path.parts().len() && known.iter().zip(path.parts()).all(fits)
+    };
+    KEYS.iter().find(is_at)
+}
+
 /// An error of a value of another type with the range of its key, where a number is allowed there.
 pub(super) fn with_range(error: Diagnostic) -> Diagnostic {
     let Problem::WrongType {
@@ -51,8 +64,7 @@ pub(super) fn with_range(error: Diagnostic) -> Diagnostic {
     else {
         return error;
     };
-    let range = |key: &Key| (key.path == path.to_string()).then(|| key.kind.range())?;
-    match KEYS.iter().find_map(range) {
+    match key_at(path).and_then(|key| key.kind.range()) {
         Some(range) => error.with_allowed(range),
         None => error,
     }

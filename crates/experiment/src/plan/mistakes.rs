@@ -4,7 +4,7 @@
 //! and the copy is read again. A mistake that such a replacement may have caused is left out: each
 //! reported one would remain if the others were corrected.
 
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, key_at};
 use config::axes::Cell;
 use config::diagnostic::{Diagnostic, Location, Problem, closest};
 use config::key_path::{KeyPath, set};
@@ -234,10 +234,8 @@ impl Repairs<'_> {
 
     /// Whether the value of a key is outside the range that the key has whatever else is written.
     fn is_out_of_range(&self, path: &KeyPath) -> bool {
-        let key = listed(path).filter(|(_, depth)| *depth == path.parts().len());
-        let value = path.find(self.written);
-        key.zip(value)
-            .is_some_and(|((key, _), value)| !key.kind.admits(value))
+        let found = key_at(path).zip(path.find(self.written));
+        found.is_some_and(|(key, value)| !key.kind.admits(value))
     }
 
     /// Gives the key of a mistake another value; `None` if that cannot help.
@@ -245,8 +243,7 @@ impl Repairs<'_> {
         let path = KeyPath::parse(mistake.key.as_deref()?).ok()?;
         let (path, example) = match listed(&path) {
             _ if matches!(mistake.problem, Problem::UnknownKey { .. }) => (path, None),
-            Some((key, depth)) => {
-                let path = KeyPath::new(path.parts()[..depth].to_vec());
+            Some((path, key)) => {
                 let needed = key.default.is_none();
                 (path, needed.then(|| key.example_value()).flatten())
             }
@@ -270,17 +267,11 @@ impl Repairs<'_> {
     }
 }
 
-/// The key of the list that a path lies at or below, and how many parts of the path it has.
-fn listed(path: &KeyPath) -> Option<(&'static Key, usize)> {
-    let depth = |key: &&'static Key| {
-        let parts = key.path.split('.').collect::<Vec<_>>();
-        let fits = parts.len() <= path.parts().len()
-            && parts.iter().zip(path.parts()).all(|(known, part)| {
-                known == part || *known == "N" && part.parse::<usize>().is_ok()
-            });
-        fits.then_some((*key, parts.len()))
-    };
-    KEYS.iter().find_map(|key| depth(&key))
+/// The key of the list that a path lies at or below, with its own path.
+fn listed(path: &KeyPath) -> Option<(KeyPath, &'static Key)> {
+    let depths = 1..=path.parts().len();
+    let mut above = depths.map(|depth| KeyPath::new(path.parts()[..depth].to_vec()));
+    above.find_map(|above| key_at(&above).map(|key| (above, key)))
 }
 
 /// The table of a section, with an example for each key that it must have.

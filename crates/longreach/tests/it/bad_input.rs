@@ -12,6 +12,7 @@ train.stepz=5 -> stepz | steps | command line: train.stepz=5
 modle.d_model=8 -> modle | model
 train.steps="many" -> train.steps | many | a whole number from 1 to 100000000
 train.steps=1.5 -> train.steps | 1.5
+train.stages=[{steps="x",train_len=4}] -> train.stages.0.steps | a whole number from 1 to 100000000
 train.schedule=3 -> train.schedule | must be a string | one of `cosine`, `linear`
 model.pe.tehta=1 -> tehta | base
 model.pe.kind=rpoe -> rpoe | rope
