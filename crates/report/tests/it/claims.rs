@@ -467,7 +467,8 @@ fn a_spread_is_not_small_where_a_seed_diverged() {
 
 #[test]
 fn a_seed_that_diverged_leaves_open_only_what_it_could_change() {
-    let better = |method: &str, than: &str| json!({ "kind": "better", "methods": [method], "than": [than], "lengths": [64] });
+    let better = json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": [64] });
+    let worse = with(better.clone(), json!({ "methods": ["b"], "than": ["a"] }));
     for (diverged, expected) in [
         ("", [Verdict::Agrees, Verdict::Disagrees]),
         ("a", [Verdict::Undecided; 2]),
@@ -482,7 +483,7 @@ fn a_seed_that_diverged_leaves_open_only_what_it_could_change() {
                 run.evals[3] = absent_row("trained", 64, EvalStatus::Diverged, "");
             }
         }
-        let found = [better("a", "b"), better("b", "a")].map(|claim| verdict(claim, &records));
+        let found = [&better, &worse].map(|claim| verdict(claim.clone(), &records));
         assert_eq!(found, expected, "{diverged}");
     }
 }
@@ -774,6 +775,13 @@ fn a_method_without_a_value_loses_whatever_seeds_it_has() {
             "value": value, "or_unsupported": true });
         assert_eq!(verdict(near, &records), expected, "{value}");
     }
+    // A seed that diverged there is no seed without a value.
+    let below = json!({ "kind": "below", "methods": ["b"], "lengths": [32], "value": 0.9,
+        "or_unsupported": true });
+    assert_eq!(verdict(below.clone(), &records), Verdict::Agrees);
+    let mut of_b = records.iter_mut().filter(|r| r.labels[0].text == "b");
+    of_b.next().unwrap().evals[2] = absent_row("trained", 32, EvalStatus::Diverged, "");
+    assert_eq!(verdict(below, &records), Verdict::NotTested);
     let holds = json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32],
         "or_unsupported": true });
     let error = claims(vec![claim(holds)]).check().unwrap_err();
