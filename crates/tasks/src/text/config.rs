@@ -67,31 +67,21 @@ pub struct TextConfig {
 
 /// The table as written: an absent key differs from an empty one.
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Table {
-    #[serde(default)]
     pub level: Level,
-    #[serde(default)]
     pub vocab: Option<usize>,
-    #[serde(default)]
     pub words: WordKind,
-    #[serde(default)]
     pub tokenizer: Option<String>,
-    #[serde(default)]
     pub bytes_per_token: Option<f64>,
     pub corpus: Option<CorpusKind>,
     pub files: Option<Vec<String>>,
     pub crates: Option<Vec<String>>,
     pub split: Option<Split>,
-    #[serde(default)]
     pub eval_tokens: Option<usize>,
-    #[serde(default)]
     pub windows: Windows,
-    #[serde(default)]
     pub max_bytes: Option<u64>,
-    #[serde(default)]
     pub segment_ends: Vec<String>,
-    #[serde(default)]
     pub segment_end_ids: Vec<u32>,
 }
 

@@ -24,6 +24,7 @@ use crate::{
 };
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
 use std::ops::Bound::{Excluded, Included};
@@ -61,35 +62,21 @@ pub struct MaskedTextConfig {
 }
 
 /// The table as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Deserialize, SmartDefault)]
+#[serde(deny_unknown_fields, default)]
 struct MaskedTable {
     corpus: Option<CorpusKind>,
     files: Option<Vec<String>>,
     crates: Option<Vec<String>>,
     split: Option<Split>,
-    #[serde(default)]
     eval_tokens: Option<usize>,
-    #[serde(default)]
     max_bytes: Option<u64>,
-    #[serde(default = "default_rate")]
+    #[default = 0.15]
     rate: f64,
-    #[serde(default = "default_mask")]
+    #[default = 0.8]
     mask: f64,
-    #[serde(default = "default_random")]
+    #[default = 0.1]
     random: f64,
-}
-
-fn default_rate() -> f64 {
-    0.15
-}
-
-fn default_mask() -> f64 {
-    0.8
-}
-
-fn default_random() -> f64 {
-    0.1
 }
 
 impl From<MaskedTable> for MaskedTextConfig {
@@ -139,26 +126,7 @@ impl From<MaskedTable> for MaskedTextConfig {
 
 impl Default for MaskedTextConfig {
     fn default() -> Self {
-        let TextConfig {
-            corpus,
-            files,
-            crates,
-            split,
-            eval_tokens,
-            max_bytes,
-            ..
-        } = TextConfig::default();
-        Self {
-            corpus,
-            files,
-            crates,
-            split,
-            eval_tokens,
-            max_bytes,
-            rate: default_rate(),
-            mask: default_mask(),
-            random: default_random(),
-        }
+        Self::from(MaskedTable::default())
     }
 }
 
