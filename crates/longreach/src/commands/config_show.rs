@@ -81,7 +81,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         });
         console::print(&console::json(&shown)?);
     } else {
-        console::print(&text(run, (index, all.len()), &values));
+        let runs = match (all.len(), &plan.selection) {
+            (1, _) => String::new(),
+            (count, None) => format!("{} of {count} runs", index + 1),
+            (count, Some(_)) => format!("{} of {count} runs that [select] may need", index + 1),
+        };
+        console::print(&text(run, &runs, &values));
     }
     Ok(Exit::Done)
 }
@@ -240,15 +245,13 @@ fn leaves(path: &KeyPath, table: Map<String, Value>, add: &mut impl FnMut(KeyPat
     }
 }
 
-/// The values as a config with their origins in comments.
-fn text(run: &PlannedRun, (index, runs): (usize, usize), values: &[Shown]) -> String {
+/// The values as a config with their origins in comments. `runs`: which of how many runs it is,
+/// empty for the only one.
+fn text(run: &PlannedRun, runs: &str, values: &[Shown]) -> String {
     let mut out = format!("# run {}: {}", run.job.run_id, run.job.name());
-    if runs > 1 {
-        let _ = write!(
-            out,
-            "\n# {} of {runs} runs; --run RUN_ID shows another, `longreach check` lists them",
-            index + 1,
-        );
+    if !runs.is_empty() {
+        let help = "--run RUN_ID shows another, `longreach check` lists them";
+        let _ = write!(out, "\n# {runs}; {help}");
     }
     let mut section = String::new();
     for shown in values {

@@ -197,6 +197,11 @@ fn show_names_the_origin_of_every_value() {
             .clone()
     };
     assert_eq!(json["run_id"], id(0));
+    // Two methods of two seeds, each at two rates, which are chosen from by one run.
+    let select = "select={seeds=[9],over={\"train.lr\"=[1e-3,3e-3]}}";
+    let chosen = show(directory, &["x.toml", select]);
+    exits(&chosen, 0);
+    shows(&chosen, "# 2 of 12 runs that [select] may need; --run");
     // Another run, by the beginning of its id.
     let last = show(directory, &["x.toml", "--run", &id(3)[..6]]);
     exits(&last, 0);
