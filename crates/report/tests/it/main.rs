@@ -13,6 +13,7 @@ mod labels;
 mod learning;
 mod missing;
 mod plots;
+mod pooling;
 mod prediction;
 mod reference;
 mod remarks;
